@@ -33,6 +33,7 @@ DEFINITIONS: Final = Definitions(
         Entity(client_id="web-1"): {"producer_byte_rate": 2e6, "consumer_byte_rate": 8e6},
         Entity(client_id=DEFAULT): {"request_percentage": 5, "controller_mutation_rate": 0.5},
         Entity("ann"): {"producer_byte_rate": 3e6, "connection_creation_rate": 4},
+        Entity(DEFAULT): {"connection_creation_rate": 9},
         Entity("ann", "web-1"): {"consumer_byte_rate": 1e6},
         Entity(topic="orders"): {"producer_byte_rate": 1e5},
     },
@@ -161,6 +162,9 @@ def _of_rules() -> Iterator[Situation]:
     yield "topic quota with three others", half, context(neighbours=taking(1e5, 5e4, 2e4, 9e4, name=loads))
     connects = client(connection(muted=0.5), waits={CONNECTIONS: 0.5}, name=("ann", "cron"))
     yield "rate of connections", connects, context()
+    another = {Rule("connection", "connection_creation_rate", "bob"): 0.5}
+    connects = client(connection(muted=0.5), waits=another, name=("bob", "cron"))
+    yield "rate of connections, by default", connects, context()
     leader = Rule("replication", "leader.replication.throttled.rate", "1", 2e6)
     follows = client(connection(held=0.9, poll=0.1), waits={leader: 0.9}, name=(FOLLOWERS, "broker-3"))
     yield "follower, by its leader's limit", follows, context()
@@ -252,6 +256,7 @@ def _of_clients() -> Iterator[Situation]:
     yield "slow to read and to send", client(connection(client=0.9), unread=0.5), context()
     busy = OwnReport((0.0,) * CLASSES, 57_000, 1_000_000, 0.97)
     yield "Sluice itself", client(connection(sluice=0.7, broker=0.1)), context(own=busy)
+    yield "Sluice itself, and its own time is not known", client(connection(sluice=0.7)), context()
     nothing = replace(client(connection()), times=(0.0,) * 7, connections=())
     yield "not seen in the window", nothing, context()
 

@@ -37,7 +37,7 @@ def test_members_with_their_admin_ports() -> None:
 
 def test_process_without_a_fleet() -> None:
     texts, lists = ("name", "holder", "problem"), ("members", "disagreements", "missing")
-    empty = {"member": False} | dict.fromkeys(texts, "") | {name: [] for name in lists}
+    empty: dict[str, Any] = {"member": False} | dict.fromkeys(texts, "") | {name: [] for name in lists}
     assert as_json(fleet_document(None)) == empty
 
 

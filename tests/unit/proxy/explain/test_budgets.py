@@ -2,18 +2,19 @@
 
 from typing import Any
 
-from proxy.explain import parts
+from msgspec.structs import replace
+
 from proxy.explain.budgets import Budgets, RuleTable
-from proxy.explain.documents import RULES_MAX
+from proxy.explain.documents import RULES_MAX, Quota, RuleRow, ShortRule
 from proxy.explain.explanation import Origin, summary
-from proxy.explain.report import ClientReport, ConnectionReport
+from proxy.explain.report import ClientReport
 from proxy.explain.rules import ClientRates, Rates, Rule
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.kinds import CLIENT_KINDS
 from quotas.engine import Engine
 from quotas.options import EngineOptions
-from tests.support.documents import as_json
+from tests.support import situations
 
 DEFINITIONS = Definitions(
     {
@@ -26,20 +27,14 @@ DEFINITIONS = Definitions(
 )
 
 
-def rates_of(
-    produce: float = 0.0, fetch: float = 0.0, *, request: float = 0.0, mutation: float = 0.0
-) -> Rates:
-    by_kind = {"produce": produce, "fetch": fetch, "request": request, "mutation": mutation}
-    return tuple(by_kind[kind.name] for kind in CLIENT_KINDS)
+def rates_of(produce: float = 0.0, **by_kind: float) -> Rates:
+    by_kind["produce"] = produce
+    return tuple(by_kind.get(kind.name, 0.0) for kind in CLIENT_KINDS)
 
 
 def client(user: str, client_id: str, rates: Rates, waits: dict[Rule, float] | None = None) -> ClientReport:
-    times = [0.0] * len(parts.NAMES)
-    times[parts.MUTED], times[parts.IDLE] = 600, 400
-    connection = ConnectionReport("10.0.0.9:1", 2, 1000, tuple(times))
-    return ClientReport(
-        user, client_id, (connection,), 1, tuple(times), tuple((waits or {}).items()), 0, 0, rates=rates
-    )
+    found = situations.client(situations.connection(muted=0.6), waits=waits, name=(user, client_id))
+    return replace(found, rates=rates)
 
 
 def budgets(*clients: ClientReport, mutations_rate: float | None = None) -> Budgets:
@@ -49,107 +44,77 @@ def budgets(*clients: ClientReport, mutations_rate: float | None = None) -> Budg
     return found
 
 
-def quotas(budgets: Budgets, one: ClientReport) -> list[dict[str, Any]]:
-    return [as_json(row) for row in budgets.quotas(one)]
-
-
-def rules(*clients: ClientReport, definitions: Definitions = DEFINITIONS) -> list[dict[str, Any]]:
+def rules(*clients: ClientReport, definitions: Definitions = DEFINITIONS) -> list[RuleRow]:
     table = RuleTable(definitions, budgets(*clients))
     for one in clients:
         table.add(one)
-    return [as_json(row) for row in table.rows(lambda _: Origin("ops", ""), enforced=True)]
+    return list(table.rows(lambda _: Origin("ops", ""), enforced=True))
 
 
 A = client("ann", "a", rates_of(3000, request=10), {Rule("produce", "producer_byte_rate"): 600})
 B = client("ann", "b", rates_of(1000))
-C = client("", "c", rates_of(500, 100), {Rule("topic", "producer_byte_rate", "orders"): 600})
+C = client("", "c", rates_of(500, fetch=100), {Rule("topic", "producer_byte_rate", "orders"): 600})
 
 
 def test_part_is_of_what_all_clients_of_the_budget_use() -> None:
-    assert quotas(budgets(A, B, C), A) == [
-        {
-            "kind": "produce",
-            "key": "producer_byte_rate",
-            "entity": "user 'ann'",
-            "value": 5000,
-            "rate": 3000,
-            "part": 0.75,
-            "shared_by": "user",
-        },
-        {
-            "kind": "request",
-            "key": "request_percentage",
-            "entity": "user 'ann'",
-            "value": 50,
-            "rate": 10,
-            "part": 1.0,
-            "shared_by": "user",
-        },
-    ]
+    ann: dict[str, Any] = {"entity": "user 'ann'", "shared_by": "user"}
+    assert budgets(A, B, C).quotas(A) == (
+        Quota(kind="produce", key="producer_byte_rate", value=5000, rate=3000, part=0.75, **ann),
+        Quota(kind="request", key="request_percentage", value=50, rate=10, part=1.0, **ann),
+    )
 
 
-def test_client_of_the_default_has_its_budget_for_itself() -> None:
-    quota, _ = quotas(budgets(A, B, C), C)
-    assert (quota["entity"], quota["rate"], quota["part"]) == ("client-id <default>", 500, 1.0)
-    assert quota["shared_by"] == "client_id"  # of any user
-
-
-def test_topics_that_a_client_waits_for_have_its_whole_rate() -> None:
-    *_, topic = quotas(budgets(A, B, C), C)
-    assert topic == {
-        "kind": "topic",
-        "key": "producer_byte_rate",
-        "entity": "topic 'orders'",
-        "value": 1000,
-        "rate": 500,
-        "part": None,
-        "shared_by": "all",
-    }
+def test_client_of_the_default_has_its_budget_for_itself_and_its_whole_rate_of_a_topic() -> None:
+    own: dict[str, Any] = {"key": "producer_byte_rate", "rate": 500}
+    assert budgets(A, B, C).quotas(C) == (
+        Quota(
+            kind="produce", entity="client-id <default>", value=2000, part=1.0, shared_by="client_id", **own
+        ),
+        Quota(kind="topic", entity="topic 'orders'", value=1000, part=None, shared_by="all", **own),
+    )
 
 
 def test_topic_without_a_limit_any_more_is_left_out() -> None:
     waits = {Rule("topic", "consumer_byte_rate", "orders"): 600.0}
-    assert [one["kind"] for one in quotas(budgets(), client("", "d", rates_of(1), waits))] == ["produce"]
+    found = budgets().quotas(client("", "d", rates_of(1), waits))
+    assert [one.kind for one in found] == ["produce"]
 
 
 def test_three_topics_are_listed_those_that_it_waits_for_longest() -> None:
     limits = Definitions({Entity(topic=DEFAULT): {"producer_byte_rate": 1000}})
     waits = {Rule("topic", "producer_byte_rate", f"t{number}"): 100.0 + number for number in range(5)}
-    found = quotas(Budgets(limits, None), client("", "e", rates_of(1), waits))
-    assert [one["entity"] for one in found] == ["topic <default>"] * 3
+    found = Budgets(limits, None).quotas(client("", "e", rates_of(1), waits))
+    assert [one.entity for one in found] == ["topic <default>"] * 3
 
 
 def test_part_is_unknown_while_nothing_moves() -> None:
     idle = client("", "idle", rates_of())
-    (quota,) = quotas(budgets(idle), idle)
-    assert (quota["rate"], quota["part"]) == (0, None)
+    (quota,) = budgets(idle).quotas(idle)
+    assert (quota.rate, quota.part) == (0, None)
 
 
 def test_limit_of_all_clients_mutations() -> None:
     creates, other = client("", "x", rates_of(mutation=3)), client("", "y", rates_of(mutation=1))
-    found = quotas(budgets(creates, other, mutations_rate=10), creates)[-1]
-    assert (found["entity"], found["value"], found["part"]) == ("all clients together", 10, 0.75)
+    found = budgets(creates, other, mutations_rate=10).quotas(creates)[-1]
+    assert (found.entity, found.value, found.part) == ("all clients together", 10, 0.75)
 
 
-def test_row_of_a_client_has_the_entity_of_its_rule() -> None:
-    row = as_json(summary(C, budgets(A, B, C), enforcing=False))
-    assert row["rule"] == {
-        "kind": "topic",
-        "key": "producer_byte_rate",
-        "name": "orders",
-        "entity": "topic 'orders'",
-        "value": 1000,
-        "enforced": False,
-    }
+def test_row_of_a_client_has_the_entity_of_its_rule_and_its_quotas() -> None:
+    row = summary(C, budgets(A, B, C), enforcing=False)
+    assert row.rule == ShortRule(
+        kind="topic",
+        key="producer_byte_rate",
+        name="orders",
+        entity="topic 'orders'",
+        value=1000,
+        enforced=False,
+    )
+    assert [quota.kind for quota in row.quotas] == ["produce", "topic"]
 
 
 def test_rules_that_most_clients_wait_for_come_first() -> None:
     found = rules(A, B, C)
-    shown = [
-        (row["kind"], row["entity"], row["clients"], row["waiting"], row["rate"], row["highest"])
-        for row in found
-    ]
-    assert shown == [
+    assert [(row.kind, row.entity, row.clients, row.waiting, row.rate, row.highest) for row in found] == [
         ("produce", "user 'ann'", 2, 1, 4000, 4000),
         ("topic", "topic 'orders'", 1, 1, None, None),
         ("request", "user 'ann'", 2, 0, 10, 10),
@@ -157,7 +122,7 @@ def test_rules_that_most_clients_wait_for_come_first() -> None:
         ("fetch", "user 'unused'", 0, 0, 0, 0),
         ("connection", "ip '10.0.0.1'", 0, 0, None, None),
     ]
-    assert found[0]["set_by"] == "ops"
+    assert found[0].set_by == "ops"
 
 
 def test_rules_are_bounded() -> None:

@@ -9,11 +9,10 @@ from proxy.explain.parts import MINUTE, TEN_SECONDS
 from proxy.explain.rules import Rule
 from proxy.explain.waiting import wait_views
 from proxy.explain.watch import Watch
-from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import Engine
+from quotas.definitions.definitions import StaticQuotas
 from quotas.limiters.virtual_time import ConnectionTime
-from quotas.options import EngineOptions
 from quotas.throttles.figures import QuotaView
+from tests.support.engines import engine_with
 
 
 def test_waits_are_a_part_of_the_time_that_passes_for_them() -> None:
@@ -27,8 +26,8 @@ def test_waits_are_a_part_of_the_time_that_passes_for_them() -> None:
 
 
 def test_waits_belong_to_the_rule_that_would_make_them() -> None:
-    static = StaticQuotas(producer_default=1000)
-    throttle = Engine(EngineOptions(mode="observe"), Definitions(static=static)).client("", "a", 1).produce
+    engine = engine_with(static=StaticQuotas(producer_default=1000), mode="observe")
+    throttle = engine.client("", "a", 1).produce
     predictions, time = Predictions(), ConnectionTime()
     predictions.add(time, 5, 0)
     assert predictions.rules == []
@@ -39,51 +38,29 @@ def test_waits_belong_to_the_rule_that_would_make_them() -> None:
     assert found.waits == ((Rule("produce", "producer_byte_rate"), 5.0),)
 
 
-ENGINE = Engine(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1000)))
-QUOTA = ENGINE.client("u", "a", broker=1)
+QUOTA = engine_with(static=StaticQuotas(producer_default=1000)).client("u", "a", broker=1)
 TICK_MS = 100
-
-
-def muted(watch: Watch, connection: str, muted_ms: int, now_ms: int) -> None:
-    found = Condition(QUOTA, 1, UNASKED, 0, muted_ms, QUOTA.fetch)
-    watch.visit(connection, found, "peer", TICK_MS, now_ms)
 
 
 def views(watch: Watch) -> dict[str, QuotaView]:
     return {view.type: view for view in wait_views(watch.clients.values())}
 
 
-def test_two_connections_that_wait_together_are_summed_and_the_longer_is_shown() -> None:
-    watch = Watch()
+def test_client_has_a_view_of_each_kind_that_it_has_waited_for() -> None:
+    """Two connections that wait together: their waits are summed, and the longer one is shown. Both stay."""
+    watch, free = Watch(), Condition(QUOTA, 1, UNASKED, 0, 0, QUOTA.fetch)
     for name in ("one", "other"):
-        muted(watch, name, 0, SPAN_MS)
-    muted(watch, "one", 900, SPAN_MS + 1000)
-    muted(watch, "other", 500, SPAN_MS + 1000)
-    found = views(watch)["Fetch"]
-    assert (found.user, found.client_id) == ("u", "a")
-    assert (found.bytes_total, found.longest_wait_ms_total) == (1400, 900)
-
-
-def test_waits_of_a_connection_that_has_ended_stay() -> None:
-    watch = Watch()
-    muted(watch, "one", 0, SPAN_MS)
-    muted(watch, "one", 700, SPAN_MS + 1000)
-    watch.end("one")
-    found = views(watch)["Fetch"]
-    assert (found.bytes_total, found.longest_wait_ms_total) == (700, 700)
-
-
-def test_a_hold_is_a_wait_for_produce() -> None:
-    watch = Watch()
-    watch.visit("one", Condition(QUOTA, 1, UNASKED, 0, 0, None), "peer", TICK_MS, 1000)
-    watch.visit("one", Condition(QUOTA, 1, UNASKED, 300, 0, None), "peer", TICK_MS, 2000)
-    assert views(watch)["Produce"].bytes_total == 300
-
-
-def test_client_that_has_not_waited_has_no_view() -> None:
-    watch = Watch()
-    muted(watch, "one", 0, 1000)
+        watch.visit(name, free, "peer", TICK_MS, SPAN_MS)
     assert views(watch) == {}
+    for name, held_ms, muted_ms in (("one", 0, 900), ("other", 300, 500)):
+        waits = free._replace(held_ms=held_ms, muted_ms=muted_ms)
+        watch.visit(name, waits, "peer", TICK_MS, SPAN_MS + 1000)
+    watch.end("one")
+    found = views(watch)
+    fetch = found["Fetch"]
+    assert (fetch.user, fetch.client_id) == ("u", "a")
+    assert (fetch.bytes_total, fetch.longest_wait_ms_total) == (1400, 900)
+    assert found["Produce"].bytes_total == 300
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 30_000), st.floats(0, 1)), max_size=60))

@@ -14,13 +14,12 @@ from proxy.explain.report import (
     from_address,
     of_address,
 )
-from proxy.explain.rules import Rule
 from proxy.explain.wants import Demand
 from proxy.explain.watch import Taken, Watch
 from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import Engine
-from quotas.options import EngineOptions
-from quotas.throttles.client import ClientQuota
+from tests.support import situations
+from tests.support.engines import engine_with
+from tests.support.situations import PRODUCE, REQUEST, spent
 
 VISIT_MS = 100
 
@@ -29,8 +28,8 @@ class Client:
     """A client with connections that wait for a part of their time, and take so many bytes at each visit."""
 
     def __init__(self, *connections: str) -> None:
-        definitions = Definitions(static=StaticQuotas(producer_default=1_000_000))
-        self.engine = Engine(EngineOptions(policy="kip13", mode="observe"), definitions)
+        static = StaticQuotas(producer_default=1_000_000)
+        self.engine = engine_with(static=static, policy="kip13", mode="observe")
         self.watch = Watch()
         self.now_ms = 0
         self.muted_ms = dict.fromkeys(connections, 0)
@@ -56,19 +55,13 @@ class Client:
         return found.demands()[0]
 
 
-def test_most_is_what_it_takes_in_the_time_beside_its_waits() -> None:
-    client = Client("one")
-    client.run(100, 100_000, one=0.6)  # 1 MB/s in 40 % of the time
+def test_most_is_what_it_takes_in_the_least_time_of_a_connection_beside_its_waits() -> None:
+    client = Client("one", "other")
+    client.run(100, 100_000, one=0.6, other=0.2)  # 1 MB/s in 40 % of the time
     found = client.demand()
     assert found.taken == pytest.approx(1e6, rel=0.02)
     assert found.most == pytest.approx(2.5e6, rel=0.02)
     assert found.steady
-
-
-def test_connection_with_the_least_time_beside_its_waits_makes_the_bound() -> None:
-    client = Client("one", "other")
-    client.run(100, 100_000, one=0.6, other=0.2)
-    assert client.demand().most == pytest.approx(2.5e6, rel=0.02)
 
 
 def test_span_begins_anew_with_the_first_wait() -> None:
@@ -111,17 +104,10 @@ def test_nearly_all_of_the_time_waited_says_nothing_of_the_most() -> None:
     assert found.highest == pytest.approx(1e6, rel=0.02)
 
 
-def test_client_that_does_not_wait_asks_for_what_it_takes() -> None:
-    client = Client("one", "other")
-    client.run(30, 100_000)
-    assert client.demand().most == pytest.approx(1e6, rel=0.02)
-
-
 def test_counters_that_the_engine_has_removed_begin_with_0() -> None:
-    taken, definitions = Taken(), Definitions()
+    taken = Taken()
     for size in (700, 300):
-        engine = Engine(EngineOptions(), definitions)
-        quota: ClientQuota = engine.client("", "a", 1)
+        quota = engine_with().client("", "a", 1)
         flow = quota.produce.flow()
         if size == 700:
             taken.count(quota, 0)
@@ -130,32 +116,24 @@ def test_counters_that_the_engine_has_removed_begin_with_0() -> None:
     assert taken.amount(0, TEN_SECONDS, 1_000) == 1_000
 
 
-def connection(peer: str, muted: float, client: float, idle: float) -> ConnectionReport:
-    times = [0.0] * len(parts.NAMES)
-    times[parts.MUTED], times[parts.CLIENT], times[parts.IDLE] = muted, client, idle
-    return ConnectionReport(peer, 1, 60_000, tuple(times))
+def connection(peer: str, muted: float, client: float = 0.0) -> ConnectionReport:
+    return ConnectionReport(peer, 1, 60_000, spent(muted=muted / 60, client=client / 60))
 
 
 ALL = (
-    connection("10.0.0.4:50001", 10_000, 0, 50_000),
-    connection("10.0.0.4:50002", 20_000, 5_000, 35_000),
-    connection("10.0.0.41:50003", 30_000, 0, 30_000),
-    connection("::1:50004", 0, 0, 60_000),
+    connection("10.0.0.4:50001", 10),
+    connection("10.0.0.4:50002", 20, 5),
+    connection("10.0.0.41:50003", 30),
+    connection("::1:50004", 0),
 )
-PRODUCE, REQUEST = Rule("produce", "producer_byte_rate"), Rule("request", "request_percentage")
-
-
-def whole() -> ClientReport:
-    times = tuple(map(sum, zip(*(one.times for one in ALL), strict=True)))
-    waits = ((PRODUCE, 48_000.0), (REQUEST, 12_000.0))
-    return ClientReport("", "web", ALL, len(ALL), times, waits, 100, 300.0, unread_ms=9_000.0)
 
 
 def report_of(address: str) -> ClientReport:
+    whole = situations.client(*ALL, waits={PRODUCE: 0.8, REQUEST: 0.2}, unread=0.15)
     sums = ConnectionsSum()
     for one in from_address(iter(ALL), address):
         sums.add(one)
-    return of_address(replace(whole(), connections=sums.worst()), sums, address)
+    return of_address(replace(whole, connections=sums.worst()), sums, address)
 
 
 @pytest.mark.parametrize(
@@ -168,11 +146,9 @@ def test_connections_of_an_address_are_chosen_by_all_of_it(address: str, ports: 
 
 def test_times_are_those_of_its_connections() -> None:
     found = report_of("10.0.0.4")
-    assert found.address == "10.0.0.4"
-    assert found.connections_total == 2
-    assert found.times[parts.MUTED] == 30_000
+    assert (found.address, found.connections_total) == ("10.0.0.4", 2)
+    assert found.times == tuple(map(sum, zip(ALL[0].times, ALL[1].times, strict=True)))
     assert found.times[parts.CLIENT] == found.unread_ms == 5_000  # not the 9,000 of the whole client
-    assert sum(found.times) == 120_000
 
 
 def test_waits_are_given_in_proportion_to_the_time_waited() -> None:

@@ -1,11 +1,12 @@
 """The clients that share a budget, as the engine knows them."""
 
+import pytest
+
 from proxy.explain.documents import Neighbour, largest
 from proxy.explain.rules import NEIGHBOURS_MAX, Rule, Sharers
-from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine
-from quotas.options import EngineOptions
+from tests.support.engines import engine_with
 
 PRODUCE = Rule("produce", "producer_byte_rate")
 ENTRIES = {
@@ -16,7 +17,7 @@ ENTRIES = {
 
 def engine() -> Engine:
     """Five seconds in which each client has sent 1,000 B/s times its number."""
-    found = Engine(EngineOptions(), Definitions(ENTRIES))
+    found = engine_with(ENTRIES)
     for number, (user, client_id, broker) in enumerate(
         [("ann", "a", 1), ("ann", "b", 1), ("ann", "a", 2), ("bob", "a", 1)], start=1
     ):
@@ -27,27 +28,23 @@ def engine() -> Engine:
     return found
 
 
-def sharers(quotas: Engine, user: str, client_id: str, rule: Rule = PRODUCE) -> tuple[Neighbour, ...]:
-    found = Sharers(quotas, rule, user, client_id, lambda user, _: user == "ann")
+OF_ANN = (Neighbour("ann", "a", 4000.0), Neighbour("ann", "b", 2000.0))
+
+
+@pytest.mark.parametrize(
+    ("user", "rule", "expected"),
+    [
+        ("ann", PRODUCE, OF_ANN),
+        ("bob", PRODUCE, (Neighbour("bob", "a", 4000.0),)),
+        ("ann", Rule("topic", "producer_byte_rate", "orders"), OF_ANN),
+        ("ann", Rule("connection", "connection_creation_rate", "ann"), ()),
+    ],
+    ids=["a user's, at all brokers", "of the default", "those that waited for a topic", "connections: none"],
+)
+def test_clients_that_share_a_budget(user: str, rule: Rule, expected: tuple[Neighbour, ...]) -> None:
+    found = Sharers(engine(), rule, user, "a", lambda user, _: user == "ann")
     list(found.look(5000))
-    return found.found()
-
-
-def test_clients_of_one_user_share_its_budget_at_all_brokers() -> None:
-    assert sharers(engine(), "ann", "a") == (Neighbour("ann", "a", 4000.0), Neighbour("ann", "b", 2000.0))
-
-
-def test_client_of_the_default_has_a_budget_of_its_own() -> None:
-    assert sharers(engine(), "bob", "a") == (Neighbour("bob", "a", 4000.0),)
-
-
-def test_clients_that_have_waited_for_a_topic_share_it() -> None:
-    found = sharers(engine(), "ann", "a", Rule("topic", "producer_byte_rate", "orders"))
-    assert found == (Neighbour("ann", "a", 4000.0), Neighbour("ann", "b", 2000.0))  # bob has not
-
-
-def test_connection_rates_have_no_neighbours() -> None:
-    assert sharers(engine(), "ann", "a", Rule("connection", "connection_creation_rate", "ann")) == ()
+    assert found.found() == expected
 
 
 def test_largest_are_kept() -> None:

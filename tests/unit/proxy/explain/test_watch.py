@@ -1,7 +1,5 @@
 """How visits attribute a connection's time: exact holds and mutes, sampled rest, parts that add up."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,38 +18,24 @@ from proxy.channel import (
 )
 from proxy.channel.request_time import ANY_WAIT
 from proxy.explain import parts
+from proxy.explain import watch as module
 from proxy.explain.parts import MINUTE, QUARTER
-from proxy.explain.report import brokers_of
+from proxy.explain.report import BrokerReport, brokers_of
 from proxy.explain.rules import Rule
-from proxy.explain.watch import (
-    BROKERS_MAX,
-    FOLLOWERS,
-    NO_PARTICULARS,
-    OTHER,
-    RULES_MAX,
-    TIMED_PART,
-    Client,
-    Meter,
-    Particulars,
-    Watch,
-    batch_bytes,
-)
-from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import Engine
-from quotas.options import EngineOptions
+from proxy.explain.watch import NO_PARTICULARS, TIMED_PART, Client, Meter, Particulars, Watch
+from quotas.definitions.definitions import StaticQuotas
 from quotas.throttles.client import ClientQuota
+from tests.support.engines import engine_with
 from tests.support.probes import finished, outstanding
 
 MS = 1_000_000
 TICK_MS = 100
-
-
-ENGINE = Engine(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1000)))
+ENGINE = engine_with(static=StaticQuotas(producer_default=1000))
 PRODUCE = Rule("produce", "producer_byte_rate")
 
 
-def quota(client_id: str = "a", user: str = "") -> ClientQuota:
-    return ENGINE.client(user, client_id, broker=1)
+def quota(client_id: str = "a") -> ClientQuota:
+    return ENGINE.client("", client_id, broker=1)
 
 
 def condition(activity: str = UNASKED, **fields: object) -> Condition:
@@ -59,7 +43,19 @@ def condition(activity: str = UNASKED, **fields: object) -> Condition:
     return found._replace(**fields)  # type: ignore[arg-type]
 
 
-def times(watch: Watch, client_id: str = "a", now_ms: int = 0) -> list[float]:
+def visit(watch: Watch, condition: Condition, now_ms: int, connection: str = "c") -> None:
+    watch.visit(connection, condition, "peer", TICK_MS, now_ms)
+
+
+def visited(*visits: tuple[int, Condition]) -> Watch:
+    """One connection that was visited at these times, in ms."""
+    watch = Watch()
+    for now_ms, seen in visits:
+        visit(watch, seen, now_ms)
+    return watch
+
+
+def times(watch: Watch, now_ms: int, client_id: str = "a") -> list[float]:
     return watch.clients["", client_id].windows.sums(QUARTER, now_ms)
 
 
@@ -75,30 +71,23 @@ def only(**named: float) -> list[float]:
         (IN_SLUICE, "sluice"),
         (AT_BROKER, "broker"),
         (ASKED, "broker"),
-        (UNASKED, "idle"),
     ],
 )
 def test_time_since_the_last_visit_is_what_the_connection_does_now(activity: str, part: str) -> None:
-    watch = Watch()
-    watch.visit("c", condition(), "peer", TICK_MS, 1000)
-    watch.visit("c", condition(activity), "peer", TICK_MS, 1250)
-    assert times(watch, now_ms=1250) == [
-        sum(pair) for pair in zip(only(idle=100), only(**{part: 250}), strict=True)
-    ]
+    watch = visited((1000, condition()), (1250, condition(activity)), (1280, condition()))
+    assert times(watch, 1280) == only(idle=TICK_MS + 30, **{part: 250})
 
 
 def test_first_visit_stands_for_the_time_between_visits() -> None:
     watch = Watch()
     watch.visit("c", condition(AT_BROKER), "peer", 400, 1000)
-    assert times(watch, now_ms=1000) == only(broker=400)
+    assert times(watch, 1000) == only(broker=400)
 
 
 def test_holds_and_mutes_are_exact_and_the_rest_is_sampled() -> None:
-    watch = Watch()
-    watch.visit("c", condition(), "peer", TICK_MS, 1000)
     now = condition(AT_BROKER, held_ms=30, muted_ms=50, muting=quota().fetch)
-    watch.visit("c", now, "peer", TICK_MS, 1100)
-    assert times(watch, now_ms=1100) == only(idle=100, held=30, muted=50, broker=20)
+    watch = visited((1000, condition()), (1100, now))
+    assert times(watch, 1100) == only(idle=100, held=30, muted=50, broker=20)
     rules = watch.clients["", "a"].rules
     assert {rule: sums.sums(MINUTE, 1100) for rule, sums in rules.items()} == {
         PRODUCE: [30.0],
@@ -107,61 +96,49 @@ def test_holds_and_mutes_are_exact_and_the_rest_is_sampled() -> None:
 
 
 def test_probe_that_is_out_tells_a_wait_from_a_slow_broker() -> None:
-    watch = Watch()
     fetch = outstanding(sent_ns=1000 * MS, wait_ns=500 * MS)
-    watch.visit("c", condition(), "peer", TICK_MS, 1000)
-    watch.visit("c", condition(ASKED, probe=fetch, asked_ms=500), "peer", TICK_MS, 1500)
-    watch.visit("c", condition(ASKED, probe=fetch, asked_ms=700), "peer", TICK_MS, 1700)
-    assert times(watch, now_ms=1700) == only(idle=100, poll=500, broker=200)
+    watch = visited(
+        (1000, condition()),
+        (1500, condition(ASKED, probe=fetch, asked_ms=500)),
+        (1700, condition(ASKED, probe=fetch, asked_ms=700)),
+    )
+    assert times(watch, 1700) == only(idle=100, poll=500, broker=200)
 
 
 def test_time_between_probes_divides_as_in_the_last_one() -> None:
-    watch = Watch()
-    watch.visit("c", condition(), "peer", TICK_MS, 1000)
     fetched = finished(took_ns=400 * MS, waited_ns=300 * MS)
-    watch.visit("c", condition(ASKED, probe=fetched, asked_ms=90), "peer", TICK_MS, 1100)
-    assert times(watch, now_ms=1100) == only(idle=100, poll=75, broker=25)
-
-
-def test_every_probe_that_is_over_is_counted() -> None:
-    watch = Watch()
-    probed = [finished(took_ns=took_ms * MS) for took_ms in (8, 3)]
-    watch.visit("c", condition(probe=probed[1], probed=Probed(probed)), "peer", TICK_MS, 1000)
-    watch.visit("c", condition(probe=probed[1]), "peer", TICK_MS, 1100)
-    times = watch.latencies.times(1, MINUTE, 1200)
-    assert (times.timed, sum(times.classes), times.ms) == (2, 2 / TIMED_PART, 11 / TIMED_PART)
-    assert watch.clients["", "a"].brokers[1].sums(MINUTE, 1200) == [2 / TIMED_PART, 11 / TIMED_PART]
+    watch = visited((1000, condition()), (1100, condition(ASKED, probe=fetched, asked_ms=90)))
+    assert times(watch, 1100) == only(idle=100, poll=75, broker=25)
 
 
 def test_fetch_that_takes_longer_than_it_may_wait_is_the_brokers_time() -> None:
-    watch = Watch()
     fetched = finished(took_ns=400 * MS, waited_ns=400 * MS, wait_ns=500 * MS)
-    watch.visit("c", condition(), "peer", TICK_MS, 1000)
-    watch.visit("c", condition(ASKED, probe=fetched, asked_ms=501), "peer", TICK_MS, 1100)
-    assert times(watch, now_ms=1100) == only(idle=100, broker=100)
+    watch = visited((1000, condition()), (1100, condition(ASKED, probe=fetched, asked_ms=501)))
+    assert times(watch, 1100) == only(idle=100, broker=100)
 
 
-def test_fetch_that_only_waited_says_nothing_of_its_broker() -> None:
-    watch = Watch()
-    fetched = finished(took_ns=400 * MS, waited_ns=400 * MS)
-    watch.visit("c", condition(probed=Probed([fetched])), "peer", TICK_MS, 1000)
-    assert watch.latencies.brokers() == []
+def test_every_probe_that_is_over_is_counted_unless_it_only_waited() -> None:
+    waited = finished(took_ns=400 * MS, waited_ns=400 * MS)
+    assert visited((1000, condition(probed=Probed([waited])))).latencies.brokers() == []
+    probes = [finished(took_ns=took_ms * MS) for took_ms in (8, 3)]
+    watch = visited(
+        (1000, condition(probe=probes[1], probed=Probed(probes))), (1100, condition(probe=probes[1]))
+    )
+    found = watch.latencies.times(1, MINUTE, 1200)
+    assert (found.timed, sum(found.classes), found.ms) == (2, 2 / TIMED_PART, 11 / TIMED_PART)
+    assert watch.clients["", "a"].brokers[1].sums(MINUTE, 1200) == [2 / TIMED_PART, 11 / TIMED_PART]
 
 
 def test_connection_belongs_to_no_client_before_its_first_request() -> None:
-    watch = Watch()
-    watch.visit("c", condition(quota=None), "peer", TICK_MS, 1000)
-    assert not watch.clients
-    watch.visit("c", condition(AT_BROKER), "peer", TICK_MS, 1100)
-    assert times(watch, now_ms=1100) == only(broker=100)
+    assert not visited((1000, condition(quota=None))).clients
+    watch = visited((1000, condition(quota=None)), (1100, condition(AT_BROKER)))
+    assert times(watch, 1100) == only(broker=100)
 
 
 def test_connection_that_becomes_another_clients_is_counted_there() -> None:
-    watch = Watch()
-    watch.visit("c", condition(), "peer", TICK_MS, 1000)
-    watch.visit("c", condition(AT_BROKER, quota=quota("b")), "peer", TICK_MS, 1100)
-    assert times(watch, "a", 1100) == only(idle=100)
-    assert times(watch, "b", 1100) == only(broker=100)
+    watch = visited((1000, condition()), (1100, condition(AT_BROKER, quota=quota("b"))))
+    assert times(watch, 1100, "a") == only(idle=100)
+    assert times(watch, 1100, "b") == only(broker=100)
     assert not watch.clients["", "a"].meters
     assert len(watch.clients["", "b"].meters) == 1
 
@@ -169,7 +146,7 @@ def test_connection_that_becomes_another_clients_is_counted_there() -> None:
 def test_connections_that_are_gone_are_forgotten_and_their_clients_later() -> None:
     watch = Watch()
     for name in ("c", "d"):
-        watch.visit(name, condition(), "peer", TICK_MS, 1000)
+        visit(watch, condition(), 1000, name)
     watch.keep(["d"])
     assert len(watch) == 1
     watch.end("d")
@@ -181,51 +158,44 @@ def test_connections_that_are_gone_are_forgotten_and_their_clients_later() -> No
 
 
 def test_clients_beyond_the_most_share_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.explain.watch.CLIENTS_MAX", 2)
-    watch = Watch()
+    monkeypatch.setattr(module, "CLIENTS_MAX", 2)
+    found = Watch()
     for name in "abcd":
-        watch.visit(name, condition(AT_BROKER, quota=quota(name)), "peer", TICK_MS, 1000)
-    assert set(watch.clients) == {("", "a"), ("", "b"), (OTHER, OTHER)}
-    assert watch.clients[OTHER, OTHER].windows.sums(MINUTE, 1000) == only(broker=200)
+        visit(found, condition(AT_BROKER, quota=quota(name)), 1000, name)
+    other = module.OTHER, module.OTHER
+    assert set(found.clients) == {("", "a"), ("", "b"), other}
+    assert found.clients[other].windows.sums(MINUTE, 1000) == only(broker=200)
 
 
 def test_responses_that_are_not_read_are_told_from_requests_that_arrive_slowly() -> None:
-    watch = Watch()
-    watch.visit("c", condition(AT_CLIENT), "peer", TICK_MS, 1000)
-    watch.visit("c", condition(UNREAD), "peer", TICK_MS, 1030)
-    unread = watch.clients["", "a"].unread
+    unread = visited((1000, condition(AT_CLIENT)), (1030, condition(UNREAD))).clients["", "a"].unread
     assert unread is not None
     assert unread.sums(MINUTE, 1030) == [30]
 
 
 def test_follower_is_a_client_that_waits_while_replicas_are_left_out() -> None:
-    watch = Watch()
     follower = condition(quota=None, broker=1, follower=3)
     leaving_out = follower._replace(leaving_out=ReplicaThrottle("leader", 1, 2e6))
-    watch.visit("c", follower._replace(activity=ASKED), "peer", TICK_MS, 1000)  # as it pleases
-    watch.visit(
-        "c", leaving_out._replace(activity=ASKED), "peer", TICK_MS, 1100
-    )  # others are fetched meanwhile
-    watch.visit("c", leaving_out._replace(held_ms=70), "peer", TICK_MS, 1200)  # all are left out
-    client = watch.clients[FOLLOWERS, "broker-3"]
+    found = visited(
+        (1000, follower._replace(activity=ASKED)),  # as it pleases
+        (1100, leaving_out._replace(activity=ASKED)),  # others are fetched meanwhile
+        (1200, leaving_out._replace(held_ms=70)),  # all are left out
+    )
+    client = found.clients[module.FOLLOWERS, "broker-3"]
     assert client.windows.sums(MINUTE, 1200) == only(poll=100, held=170, idle=30)
     rule = Rule("replication", "leader.replication.throttled.rate", "1", 2e6)
     assert client.rules[rule].sums(MINUTE, 1200) == [170]
 
 
-def test_brokers_of_one_client_are_bounded() -> None:
-    client = Client("", "a")
-    for broker in range(10 * BROKERS_MAX):
-        client.asked(broker, 1_000_000, 1.0, 0)
-    assert len(client.brokers) == BROKERS_MAX + 1
-    assert client.brokers[-1].sums(MINUTE, 0) == [9 * BROKERS_MAX, 9 * BROKERS_MAX]
-
-
-def test_rules_of_one_client_are_bounded() -> None:
+def test_brokers_and_rules_of_one_client_are_bounded() -> None:
     client, meter = Client("", "a"), Meter("peer", 0, 0)
-    for number in range(10 * RULES_MAX):
+    for broker in range(10 * module.BROKERS_MAX):
+        client.asked(broker, 1_000_000, 1.0, 0)
+    assert len(client.brokers) == module.BROKERS_MAX + 1
+    assert client.brokers[-1].sums(MINUTE, 0) == [9 * module.BROKERS_MAX, 9 * module.BROKERS_MAX]
+    for number in range(10 * module.RULES_MAX):
         client.waited(Rule("topic", "producer_byte_rate", f"t{number}"), meter, 1.0, 0)
-    assert len(client.rules) == RULES_MAX
+    assert len(client.rules) == module.RULES_MAX
 
 
 @given(
@@ -249,134 +219,107 @@ def test_parts_add_up_to_the_whole(visits: list[tuple[str, int, float, bool]]) -
         else:
             muted_ms += int(waited * pause_ms)
         now = condition(activity, held_ms=held_ms, muted_ms=muted_ms, muting=quota().produce)
-        watch.visit("c", now, "peer", TICK_MS, now_ms)
-    found = times(watch, now_ms=now_ms)
+        visit(watch, now, now_ms)
+    found = times(watch, now_ms)
     assert sum(found) == pytest.approx(now_ms - 10_000)
     assert (found[parts.HELD], found[parts.MUTED]) == (held_ms, muted_ms)
 
 
 def test_most_in_flight_is_of_the_last_two_minutes() -> None:
-    watch = Watch()
-    for now_ms, owed in ((1_000, 2), (2_000, 5), (3_000, 0), (60_000, 1)):
-        watch.visit("c", condition(ASKED, owed=owed), "peer", TICK_MS, now_ms)
+    owed = ((1_000, 2), (2_000, 5), (3_000, 0), (60_000, 1))
+    watch = visited(*((now_ms, condition(ASKED, owed=count)) for now_ms, count in owed))
     (meter,) = watch.clients["", "a"].meters
     assert meter.in_flight_max == 5
-    watch.visit("c", condition(ASKED, owed=1), "peer", TICK_MS, 120_000)
+    visit(watch, condition(ASKED, owed=1), 120_000)
     assert meter.in_flight_max == 1
 
 
-def sizes(mean: float, *requests: tuple[int, int, int, int]) -> float:
+@pytest.mark.parametrize(
+    ("mean", "requests", "expected"),
+    [
+        (0.0, [(api.PRODUCE, 16_000, 60, 0)], 16_000),
+        # 16,000 + (8,000 - 16,000) / 8 = 15,000; + (23,000 - 15,000) / 8 = 16,000
+        (16_000.0, [(api.PRODUCE, 8_000, 60, 0), (api.PRODUCE, 23_000, 60, 0)], 16_000),
+        (0.0, [(api.FETCH, 100, 50_000, 0), (api.FETCH, 100, 80, 500_000_000)], 50_000),
+        (0.0, [(api.METADATA, 40, 3_000, 0)], 0),
+    ],
+    ids=[
+        "the first",
+        "the newest counts an eighth",
+        "a Fetch's response unless it waited",
+        "others have none",
+    ],
+)
+def test_mean_of_batches(mean: float, requests: list[tuple[int, int, int, int]], expected: float) -> None:
     """Of requests with a key, bytes of request and response, and ns that it waited."""
     probes = []
     for key, request, response, waited_ns in requests:
         probe = outstanding(0)
-        probe.key, probe.request_bytes, probe.response_bytes, probe.waited_ns = (
-            key,
-            request,
-            response,
-            waited_ns,
-        )
+        probe.key, probe.request_bytes, probe.response_bytes = key, request, response
+        probe.waited_ns = waited_ns
         probes.append(probe)
-    return batch_bytes(mean, probes)
-
-
-def test_first_batch_is_the_mean() -> None:
-    assert sizes(0.0, (api.PRODUCE, 16_000, 60, 0)) == 16_000
-
-
-def test_newest_counts_an_eighth() -> None:
-    # 16,000 + (8,000 - 16,000) / 8 = 15,000; + (23,000 - 15,000) / 8 = 16,000
-    assert sizes(16_000.0, (api.PRODUCE, 8_000, 60, 0), (api.PRODUCE, 23_000, 60, 0)) == 16_000
-
-
-def test_of_a_fetch_the_response_counts_unless_it_waited() -> None:
-    assert sizes(0.0, (api.FETCH, 100, 50_000, 0), (api.FETCH, 100, 80, 500_000_000)) == 50_000
-
-
-def test_other_requests_have_no_batches() -> None:
-    assert sizes(0.0, (api.METADATA, 40, 3_000, 0)) == 0
-
-
-def condition_of_particulars(**fields: Any) -> Condition:
-    return Condition(None, 1, UNASKED, 0, 0, None)._replace(**fields)
+    assert module.batch_bytes(mean, probes) == expected
 
 
 def test_visit_notes_what_is_so_now() -> None:
     probe = outstanding(0)
     probe.key, probe.request_bytes = api.PRODUCE, 4_000
-    seen = condition_of_particulars(
-        library="librdkafka 2.3.0", owed=5, waits_until_ms=70_000, probed=Probed([probe])
-    )
+    seen = condition(library="librdkafka 2.3.0", owed=5, waits_until_ms=70_000, probed=Probed([probe]))
     assert NO_PARTICULARS.after(seen) == Particulars("librdkafka 2.3.0", 4_000, 5, 70_000)
     probe.acks_all = True
     waits_for_all = NO_PARTICULARS.after(seen)
     assert waits_for_all.acks_all
-    assert waits_for_all.after(condition_of_particulars()).acks_all  # until another Produce is timed
+    assert waits_for_all.after(condition()).acks_all  # until another Produce is timed
 
 
 def test_visit_without_a_change_makes_no_object() -> None:
     seen = Particulars("librdkafka 2.3.0", 4_000.0, 0, 0)
-    assert seen.after(condition_of_particulars(library="librdkafka 2.3.0")) is seen
-
-
-ENGINE_UNDER_WAY = Engine(EngineOptions(), Definitions())
+    assert seen.after(condition(library="librdkafka 2.3.0")) is seen
 
 
 QUICK = finished(took_ns=MS, wait_ns=0)
 
 
-def asked(asked_ms: int, **fields: object) -> Condition:
-    found = Condition(ENGINE_UNDER_WAY.client("", "a", broker=1), 1, ASKED, 0, 0, None, asked_ms, QUICK)
-    return found._replace(**fields)  # type: ignore[arg-type]
+def asked(asked_ms: int, activity: str = ASKED, **fields: object) -> Condition:
+    return condition(activity, **{"asked_ms": asked_ms, "probe": QUICK, **fields})
 
 
-def visit(watch: Watch, condition: Condition, now_ms: int, connection: str = "c") -> None:
-    watch.visit(connection, condition, "peer", TICK_MS, now_ms)
+def broker_of(watch: Watch, now_ms: int) -> BrokerReport:
+    (found,) = brokers_of(watch, MINUTE, now_ms)
+    return found
 
 
-def test_request_that_is_never_responded_to_counts_with_its_age() -> None:
-    watch = Watch()
-    visit(watch, asked(5000), 10_000)
-    (broker,) = brokers_of(watch, MINUTE, 10_000)
+def test_request_that_is_never_responded_to_counts_with_its_age_until_its_connection_ends() -> None:
+    watch = visited((10_000, asked(5000)))
+    broker = broker_of(watch, 10_000)
     assert (broker.under_way, broker.oldest_ms, broker.requests) == (1, 5000, 0)
     assert broker.percentile_ms(0.99) > 5000
-
-
-def test_request_that_is_younger_than_a_visit_is_left_to_the_timed_ones() -> None:
-    watch = Watch()
-    visit(watch, asked(TICK_MS - 1), 10_000)
+    watch.end("c")
     assert brokers_of(watch, MINUTE, 10_000) == []
 
 
+def test_request_that_is_younger_than_a_visit_is_left_to_the_timed_ones() -> None:
+    assert brokers_of(visited((10_000, asked(TICK_MS - 1))), MINUTE, 10_000) == []
+
+
 def test_long_request_counts_once_when_it_is_over_though_it_was_not_timed() -> None:
-    watch = Watch()
-    for age_ms in (100, 200, 300):
-        visit(watch, asked(age_ms), 10_000 + age_ms)
-    visit(watch, asked(-1, activity="unasked"), 10_400)
-    (broker,) = brokers_of(watch, MINUTE, 10_400)
-    assert (broker.under_way, broker.requests, broker.ms) == (
-        0,
-        1,
-        350,
-    )  # it ended 300 to 400 ms after it began
+    ages = ((10_000 + age_ms, asked(age_ms)) for age_ms in (100, 200, 300))
+    watch = visited(*ages, (10_400, asked(-1, UNASKED)))
+    broker = broker_of(watch, 10_400)
+    # It ended 300 to 400 ms after it began.
+    assert (broker.under_way, broker.requests, broker.ms) == (0, 1, 350)
     assert watch.clients["", "a"].brokers[1].sums(MINUTE, 10_400) == [1, 350]
 
 
 def test_long_request_that_was_timed_counts_once_with_its_time() -> None:
-    watch = Watch()
-    visit(watch, asked(300), 10_300)
     probe = finished(took_ns=333 * MS, wait_ns=0)
     probe.sent_ns = 10_000 * MS
-    visit(watch, asked(20, probed=Probed([probe])), 10_400)
-    (broker,) = brokers_of(watch, MINUTE, 10_400)
+    broker = broker_of(visited((10_300, asked(300)), (10_400, asked(20, probed=Probed([probe])))), 10_400)
     assert (broker.timed, broker.requests, broker.ms) == (1, 1, 333)
 
 
 def test_next_long_request_ends_the_one_before() -> None:
-    watch = Watch()
-    visit(watch, asked(300), 10_300)
-    visit(watch, asked(150), 10_600)
-    (broker,) = brokers_of(watch, MINUTE, 10_600)
+    broker = broker_of(visited((10_300, asked(300)), (10_600, asked(150))), 10_600)
     assert (broker.under_way, broker.oldest_ms, broker.requests) == (1, 150, 1)
 
 
@@ -385,22 +328,13 @@ def test_wait_that_the_request_asks_for_is_not_its_brokers() -> None:
     visit(watch, asked(700, probe=finished(took_ns=1, wait_ns=500 * MS)), 10_000, "polls")
     visit(watch, asked(5000, probe=finished(took_ns=1, wait_ns=ANY_WAIT)), 10_000, "joins")
     visit(watch, asked(5000, probe=None), 10_000, "unknown")
-    (broker,) = brokers_of(watch, MINUTE, 10_000)
+    broker = broker_of(watch, 10_000)
     assert (broker.under_way, broker.oldest_ms) == (1, 200)
 
 
-def test_connection_that_ends_has_no_request_under_way() -> None:
-    watch = Watch()
-    visit(watch, asked(5000), 10_000)
-    watch.end("c")
-    assert brokers_of(watch, MINUTE, 10_000) == []
-
-
 def test_timed_requests_stand_for_all_that_were_not() -> None:
-    watch = Watch()
     probes = [finished(took_ns=2 * MS, wait_ns=0) for _ in range(4)]
-    visit(watch, asked(0, probed=Probed(probes, missed=12)), 10_000)
-    (broker,) = brokers_of(watch, MINUTE, 10_000)
+    broker = broker_of(visited((10_000, asked(0, probed=Probed(probes, missed=12)))), 10_000)
     assert (broker.timed, broker.requests) == (4, 16 / TIMED_PART)
 
 
@@ -412,7 +346,7 @@ def test_broker_that_stands_still_most_of_the_time_is_slow_by_time() -> None:
         visit(watch, asked(0, probed=Probed([finished(took_ns=MS, wait_ns=0)] * 12)), began_ms + 100)
         for age_ms in (100, 200, 300, 399):
             visit(watch, asked(age_ms), began_ms + 100 + age_ms)
-    (broker,) = brokers_of(watch, MINUTE, 60_000)
+    broker = broker_of(watch, 60_000)
     assert broker.percentile_ms(0.5) < 2
     assert broker.time_percentile_ms(0.5) > 400
     assert broker.slowest_ms > 400
