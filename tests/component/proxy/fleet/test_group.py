@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import pytest
 from aiokafka import TopicPartition, errors
@@ -40,12 +40,13 @@ from tests.component.proxy.fleet.rig import until
 GROUP = "__sluice"
 CANNOT = "the group of the fleet cannot be used"
 FAILED = 20
-
-
 SECRET = b"s" * 32
 NONCE = bytes(NONCE_BYTES)
 A, B = Address("h", 1), Address("h", 2)
 IN_3 = Ruling("a", A, Term(3, 5), Term(2, 9))
+B_IN_4 = Ruling("b", B, Term(4, 6), Term(3, 5))
+NONE = Ruling("", None, NO_TERM)
+RUN = 0x1A
 
 
 class Consumer:
@@ -127,16 +128,27 @@ class Consumer:
         return {places[0]: SimpleNamespace(metadata=self.committed_text)}
 
 
-class Heard:
-    """What the group says."""
+class Member:
+    """A membership of the group, and what it says; its clock stands still unless it is the real one."""
 
-    def __init__(self) -> None:
+    def __init__(self, consumer: type[Consumer], secret: FleetSecret, *, real_time: bool) -> None:
+        self._consumer = consumer
+        self._real_time = real_time
+        self.clock_ms = 0
         self.problems: list[Problem | None] = []
         self.rulings: list[Ruling] = []
-        self.confirmations = 0
         self.learning_ms: list[int] = []
         self.ignored: list[str] = []
         self.rosters: list[Roster] = []
+        self.group = FleetGroup(Access([]), GROUP, "a", 5000, 20_310, self, self.now_ms, RUN, secret)
+
+    def now_ms(self) -> int:
+        return now_ms() if self._real_time else self.clock_ms
+
+    @property
+    def one(self) -> Consumer:
+        """The group's first consumer."""
+        return self._consumer.made[0]
 
     def unsigned(self, what: str, count: int = 1, member: str = "") -> None:
         self.ignored += [what] * count
@@ -145,12 +157,16 @@ class Heard:
         self.rulings.append(ruling)
 
     def confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:
-        self.confirmations += 1
         self.learning_ms.append(learning_ms)
         self.rosters.append(roster)
 
     def group_problem(self, problem: Problem | None) -> None:
         self.problems.append(problem)
+
+    async def confirms(self) -> None:
+        """Wait until it is confirmed as the holder once more."""
+        before = len(self.rosters)
+        await until(lambda: len(self.rosters) > before)
 
 
 @pytest.fixture
@@ -168,21 +184,6 @@ def consumer(monkeypatch: pytest.MonkeyPatch) -> type[Consumer]:
     return Own
 
 
-async def ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-
-def member(
-    heard: Heard, clock: Callable[[], int] = now_ms, secret: FleetSecret = NO_SECRET
-) -> asyncio.Task[None]:
-    return asyncio.create_task(group_of(heard, clock, secret).run())
-
-
-def group_of(heard: Heard, clock: Callable[[], int] = now_ms, secret: FleetSecret = NO_SECRET) -> FleetGroup:
-    return FleetGroup(Access([]), GROUP, "a", 5000, 20_310, heard, clock, 7, secret)
-
-
 @pytest.fixture
 def secret(tmp_path: Path, consumer: type[Consumer]) -> FleetSecret:
     """The fleet's secret, with which the leader signs too."""
@@ -191,148 +192,149 @@ def secret(tmp_path: Path, consumer: type[Consumer]) -> FleetSecret:
     return FleetSecret(tmp_path / "secret")
 
 
+class Join(Protocol):
+    """Makes members, which end with the test."""
+
+    def __call__(self, secret: FleetSecret = NO_SECRET, *, real_time: bool = False) -> Member: ...
+
+
+@pytest.fixture
+async def join(consumer: type[Consumer]) -> AsyncIterator[Join]:
+    tasks: list[asyncio.Task[None]] = []
+
+    def joined(secret: FleetSecret = NO_SECRET, *, real_time: bool = False) -> Member:
+        member = Member(consumer, secret, real_time=real_time)
+        tasks.append(asyncio.create_task(member.group.run()))
+        return member
+
+    yield joined
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_holder_whose_commits_are_lost_joins_anew_and_so_makes_its_topic_again(
-    consumer: type[Consumer],
+    consumer: type[Consumer], join: Join
 ) -> None:
-    heard, clock = Heard(), [0]
+    a = join()
 
     def lost() -> BaseException:
-        clock[0] += 4000
+        a.clock_ms += 4000
         return TimeoutError()
 
     consumer.fail = staticmethod(lost)
-    task = member(heard, lambda: clock[0])
     await until(lambda: len(consumer.made) > 2)
-    assert clock[0] > SILENCE_MS
-    assert {problem.cause for problem in heard.problems if problem is not None} == {"unreachable"}
+    assert a.clock_ms > SILENCE_MS
+    assert {problem.cause for problem in a.problems if problem is not None} == {"unreachable"}
     consumer.fail = staticmethod(lambda: None)
-    await until(lambda: heard.confirmations)
-    await until(lambda: heard.problems[-1] is None)
-    await ended(task)
+    await until(lambda: a.rosters)
+    await until(lambda: a.problems[-1] is None)
 
 
 async def test_member_that_is_not_the_holder_notices_that_the_coordinator_is_away(
-    consumer: type[Consumer],
+    consumer: type[Consumer], join: Join
 ) -> None:
-    heard, clock = Heard(), [0]
     consumer.owns = False
+    a = join()
 
     def lost() -> BaseException:
-        clock[0] += 1000
+        a.clock_ms += 1000
         return TimeoutError()
 
     consumer.fail = staticmethod(lost)
-    task = member(heard, lambda: clock[0])
-    await until(lambda: heard.problems and heard.problems[-1] is not None)
-    assert not heard.confirmations
-    await ended(task)
+    await until(lambda: a.problems and a.problems[-1] is not None)
+    assert not a.rosters
 
 
-async def test_missing_right_on_the_group_is_named(consumer: type[Consumer]) -> None:
-    heard = Heard()
-    consumer.fail = staticmethod(lambda: errors.GroupAuthorizationFailedError(GROUP))
-    task = member(heard)
-    named = Problem("denied", f"an ACL denies Read on group {GROUP} to Sluice's own user")
-    await until(lambda: named in heard.problems)
-    await ended(task)
-
-
-async def test_members_of_another_version_are_named(consumer: type[Consumer]) -> None:
-    heard = Heard()
-    consumer.fail = staticmethod(errors.InconsistentGroupProtocolError)
-    task = member(heard)
-    await until(lambda: Problem("version", OTHER_VERSION) in heard.problems)
-    await ended(task)
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        (
+            errors.GroupAuthorizationFailedError(GROUP),
+            Problem("denied", f"an ACL denies Read on group {GROUP} to Sluice's own user"),
+        ),
+        (errors.InconsistentGroupProtocolError(), Problem("version", OTHER_VERSION)),
+    ],
+    ids=["missing right", "members of another version"],
+)
+async def test_refusal_of_the_coordinator_is_named(
+    consumer: type[Consumer], join: Join, error: BaseException, problem: Problem
+) -> None:
+    consumer.fail = staticmethod(lambda: error)
+    a = join()
+    await until(lambda: problem in a.problems)
 
 
 async def test_unsigned_ruling_is_a_problem_and_changes_nothing_until_the_next_one(
-    consumer: type[Consumer], secret: FleetSecret
+    secret: FleetSecret, join: Join
 ) -> None:
-    heard, clock = Heard(), [0]
-    task = member(heard, lambda: clock[0], secret)
-    await until(lambda: heard.confirmations)
-    one = consumer.made[0]
-    genuine = len(heard.rulings)
+    a = join(secret)
+    await a.confirms()
+    one, genuine = a.one, len(a.rulings)
     forged = Ruling("x", B, Term(2**32 - 1, 1))
-    clock[0] += 2000
-    for data in (
-        b"",
-        b"\x02junk",
-        Statements(b"", GROUP).write_ruling(forged, one.member_id, NONCE, mine=False),
-    ):
+    a.clock_ms += 2000
+    unsigned = Statements(b"", GROUP).write_ruling(forged, one.member_id, NONCE, mine=False)
+    for data in (b"", b"\x02junk", unsigned):
         one.join()
         one.say(data)
-    assert heard.ignored == ["ruling"] * 3
-    assert heard.problems[-1] == Problem("unsigned", UNSIGNED)
-    before = heard.confirmations
-    await until(lambda: heard.confirmations > before)  # it is still the holder, though it has no partition
-    assert heard.problems[-1] == Problem("unsigned", UNSIGNED)
+    assert a.ignored == ["ruling"] * 3
+    assert a.problems[-1] == Problem("unsigned", UNSIGNED)
+    await a.confirms()  # it is still the holder, though it has no partition
+    assert a.problems[-1] == Problem("unsigned", UNSIGNED)
     one.join()
-    one.rule(Ruling("b", B, Term(4, 6), Term(3, 5)), mine=False)
-    assert heard.problems[-1:] == [None]
-    assert len(heard.rulings) == genuine + 1
-    assert heard.rulings[-1].name == "b"
-    await ended(task)
+    one.rule(B_IN_4, mine=False)
+    assert a.problems[-1:] == [None]
+    assert a.rulings[genuine:] == [B_IN_4]
 
 
 async def test_member_that_has_missed_a_generation_stops_at_an_unsigned_ruling(
-    consumer: type[Consumer], secret: FleetSecret
+    secret: FleetSecret, join: Join
 ) -> None:
-    heard, clock = Heard(), [0]
-    task = member(heard, lambda: clock[0], secret)
-    await until(lambda: heard.confirmations)
-    one = consumer.made[0]
-    one.generation += 1  # another may have been chosen there
-    one.join()
-    one.say(b"")
-    assert heard.rulings[-1] == Ruling("", None, NO_TERM)
-    before = heard.confirmations
-    clock[0] += 10_000
+    a = join(secret)
+    await a.confirms()
+    a.one.generation += 1  # another may have been chosen there
+    a.one.join()
+    a.one.say(b"")
+    assert a.rulings[-1] == NONE
+    before = len(a.rosters)
+    a.clock_ms += 10_000
     await asyncio.sleep(0.1)
-    assert heard.confirmations == before
+    assert len(a.rosters) == before
     # And what it follows then without a gap does not make it the holder again.
-    one.join()
-    one.say(b"")
-    assert heard.rulings[-1] == Ruling("", None, NO_TERM)
-    await ended(task)
+    a.one.join()
+    a.one.say(b"")
+    assert a.rulings[-1] == NONE
 
 
-async def test_ruling_that_is_sent_again_is_not_taken(consumer: type[Consumer], secret: FleetSecret) -> None:
-    heard = Heard()
-    task = member(heard, secret=secret)
-    await until(lambda: heard.confirmations)
-    one = consumer.made[0]
+async def test_ruling_that_is_sent_again_is_not_taken(secret: FleetSecret, join: Join) -> None:
+    a = join(secret)
+    await a.confirms()
+    one = a.one
     assert one.claim is not None
     old = one.statements.write_ruling(IN_3, one.member_id, one.claim.nonce, mine=True)
     one.join()
-    one.rule(Ruling("b", B, Term(4, 6), Term(3, 5)), mine=False)
+    one.rule(B_IN_4, mine=False)
     one.join()
     one.say(old)
-    assert heard.ignored == ["ruling"]
-    assert heard.rulings[-1].name == "b"
-    await ended(task)
+    assert a.ignored == ["ruling"]
+    assert a.rulings[-1] == B_IN_4
 
 
 async def test_first_claim_is_made_again_where_no_member_can_be_chosen(
-    consumer: type[Consumer], secret: FleetSecret
+    secret: FleetSecret, join: Join
 ) -> None:
-    heard = Heard()
-    group = group_of(heard, secret=secret)
-    await group.advertise(A)
-    task = asyncio.create_task(group.run())
-    await until(lambda: heard.confirmations)
-    one = consumer.made[0]
-    first = one.claim
+    a = join(secret)
+    await a.group.advertise(A)
+    await a.confirms()
+    first = a.one.claim
     assert first is not None
     assert not first.bound
-    assert one.rejoins == 0, "there is a holder"
-    one.rule(Ruling("", None, NO_TERM), mine=False)
-    assert one.rejoins == 1
-    assert one.claim is not None
-    assert one.claim.bound
-    one.rule(Ruling("", None, NO_TERM), mine=False)
-    assert one.rejoins == 1
-    await ended(task)
+    assert a.one.rejoins == 0, "there is a holder"
+    for _ in range(2):
+        a.one.rule(NONE, mine=False)
+        assert a.one.rejoins == 1
+        assert a.one.claim is not None
+        assert a.one.claim.bound
 
 
 @pytest.mark.parametrize(
@@ -347,35 +349,32 @@ async def test_first_claim_is_made_again_where_no_member_can_be_chosen(
 async def test_commit_is_believed_if_it_is_the_predecessors(
     consumer: type[Consumer],
     secret: FleetSecret,
+    join: Join,
     signer: Statements,
     term: Term,
     learning_ms: int,
     ignored: list[str],
 ) -> None:
-    heard = Heard()
     named = frozenset((5, 6))
     consumer.committed_text = signer.write_lasting(Lasting(0, term), "b", write_roster(9, named))
-    task = member(heard, secret=secret)
-    await until(lambda: heard.confirmations)
-    assert (heard.learning_ms[0], heard.ignored) == (learning_ms, ignored)
+    a = join(secret)
+    await a.confirms()
+    assert (a.learning_ms[0], a.ignored) == (learning_ms, ignored)
     # Only the roster of a commit that is believed says for whom to wait.
-    assert heard.rosters[0].begun == (Past(0, None) if learning_ms else Past(9, named))
-    assert consumer.statements.read_lasting(consumer.made[0].words[0]) == Lasting(20_310, IN_3.term)
-    await ended(task)
+    assert a.rosters[0].begun == (Past(0, None) if learning_ms else Past(9, named))
+    assert consumer.statements.read_lasting(a.one.words[0]) == Lasting(20_310, IN_3.term)
 
 
 async def test_changed_secret_makes_it_join_anew(
-    consumer: type[Consumer], secret: FleetSecret, tmp_path: Path
+    consumer: type[Consumer], secret: FleetSecret, join: Join, tmp_path: Path
 ) -> None:
-    heard, clock = Heard(), [0]
-    task = member(heard, lambda: clock[0], secret)
-    await until(lambda: heard.confirmations)
+    a = join(secret)
+    await a.confirms()
     (tmp_path / "secret").write_bytes(b"t" * 32)
     consumer.statements = Statements(b"t" * 32, GROUP)
-    clock[0] += 5000
+    a.clock_ms += 5000
     await until(lambda: len(consumer.made) == 2)
-    await until(lambda: heard.rulings and not heard.ignored)
-    await ended(task)
+    await until(lambda: a.rulings and not a.ignored)
 
 
 def test_leader_ignores_claims_that_are_not_of_their_senders() -> None:
@@ -399,15 +398,15 @@ def test_leader_ignores_claims_that_are_not_of_their_senders() -> None:
     assert all(given[member].user_data == b"" for member in ignored)
 
 
-async def test_bug_ends_no_membership(consumer: type[Consumer], caplog: pytest.LogCaptureFixture) -> None:
-    heard = Heard()
+async def test_bug_ends_no_membership(
+    consumer: type[Consumer], join: Join, caplog: pytest.LogCaptureFixture
+) -> None:
     faults = iter([ValueError("of a library"), None])
     consumer.fail = staticmethod(lambda: next(faults, None))
-    task = member(heard)
-    await until(lambda: heard.confirmations)
-    assert Problem("failed", "internal error: of a library") in heard.problems
+    a = join()
+    await a.confirms()
+    assert Problem("failed", "internal error: of a library") in a.problems
     assert "a membership of the group failed" in caplog.messages
-    await ended(task)
 
 
 async def test_brokers_that_are_away_for_long_cost_one_line_and_the_group_comes_back(
@@ -455,87 +454,71 @@ def test_partitions_of_others_are_not_taken() -> None:
     assert own_assignment(data, {GROUP}) == ConsumerProtocolMemberAssignment(0, [(GROUP, [0])], b"ruling")
 
 
-RUN = 0x1A
-
-
-def holding(heard: Heard) -> tuple[FleetGroup, asyncio.Task[None]]:
-    group = FleetGroup(Access([]), GROUP, "a", 5000, 20_310, heard, now_ms, RUN)
-    return group, asyncio.create_task(group.run())
-
-
-async def test_holder_commits_to_whom_it_leases(consumer: type[Consumer]) -> None:
-    heard = Heard()
-    group, task = holding(heard)
-    await until(lambda: heard.confirmations)
-    (first,) = heard.rosters[:1]
-    assert consumer.made[0].words[0].startswith("leases_ms=20310 term=3 ")  # there was no commit
-    await group.enlist(first, Roster(first.begun, 1, frozenset((RUN, 7))))
-    await until(lambda: heard.rosters[-1].number == 1)
-    assert consumer.made[0].words[-1].startswith("leases_ms=20310 roster=1a:7,1a term=3 ")
-    await group.enlist(Roster(Past(9, None), 5, None), Roster(Past(9, None), 5, None))  # of another lessor
+async def test_holder_commits_to_whom_it_leases(join: Join) -> None:
+    a = join(real_time=True)
+    await a.confirms()
+    first = a.rosters[0]
+    assert a.one.words[0].startswith("leases_ms=20310 term=3 ")  # there was no commit
+    await a.group.enlist(first, Roster(first.begun, 1, frozenset((RUN, 7))))
+    await until(lambda: a.rosters[-1].number == 1)
+    assert a.one.words[-1].startswith("leases_ms=20310 roster=1a:7,1a term=3 ")
+    await a.group.enlist(Roster(Past(9, None), 5, None), Roster(Past(9, None), 5, None))  # of another lessor
     await asyncio.sleep(0.05)
-    assert heard.rosters[-1].number == 1
-    await ended(task)
+    assert a.rosters[-1].number == 1
 
 
 async def test_holder_goes_on_over_generations_in_which_no_commit_is_believed(
-    consumer: type[Consumer],
+    consumer: type[Consumer], join: Join
 ) -> None:
-    heard = Heard()
-    group, task = holding(heard)
-    await until(lambda: heard.confirmations)
-    (first,) = heard.rosters[:1]
-    await group.enlist(first, Roster(first.begun, 1, frozenset((RUN, 7))))
-    await until(lambda: heard.rosters[-1].number == 1)
+    a = join(real_time=True)
+    await a.confirms()
+    first = a.rosters[0]
+    await a.group.enlist(first, Roster(first.begun, 1, frozenset((RUN, 7))))
+    await until(lambda: a.rosters[-1].number == 1)
     consumer.committed_text = "leases_ms=0 term=3 run=0000000000000005 holder=a"  # as without a secret
-    consumer.made[0].request_rejoin()
-    before = heard.confirmations
-    await until(lambda: heard.confirmations > before)
-    assert heard.rosters[-1].begun is first.begun  # the same lessor, which knows its lessees
-    consumer.made[0].generation += 1  # this one it has missed: another member may have been the holder
-    consumer.made[0].request_rejoin()
-    await until(lambda: heard.rosters[-1].begun is not first.begun)
-    await ended(task)
+    a.one.request_rejoin()
+    await a.confirms()
+    assert a.rosters[-1].begun is first.begun  # the same lessor, which knows its lessees
+    a.one.generation += 1  # this one it has missed: another member may have been the holder
+    a.one.request_rejoin()
+    await until(lambda: a.rosters[-1].begun is not first.begun)
 
 
-async def test_newcomer_waits_while_an_earlier_commit_may_still_come(consumer: type[Consumer]) -> None:
-    heard = Heard()
-    group, task = holding(heard)
-    await until(lambda: heard.confirmations)
-    first = heard.rosters[0]
-    before = len(heard.rosters)
+async def test_newcomer_waits_while_an_earlier_commit_may_still_come(
+    consumer: type[Consumer], join: Join
+) -> None:
+    a = join(real_time=True)
+    await a.confirms()
+    first = a.rosters[0]
+    before = len(a.rosters)
     newcomers: list[asyncio.Task[None]] = []
 
     def unheard() -> BaseException | None:
         if newcomers:
             return None
-        newcomer = group.enlist(first, Roster(first.begun, 2, frozenset((1, 2))))
+        newcomer = a.group.enlist(first, Roster(first.begun, 2, frozenset((1, 2))))
         newcomers.append(asyncio.get_running_loop().create_task(newcomer))
         unknown: BaseException = errors.RequestTimedOutError()
         return unknown
 
     consumer.fail = staticmethod(unheard)
-    await group.enlist(first, Roster(first.begun, 1, frozenset((1,))))
-    await until(lambda: heard.rosters[-1].number == 2)
+    await a.group.enlist(first, Roster(first.begun, 1, frozenset((1,))))
+    await until(lambda: a.rosters[-1].number == 2)
     # The second one was committed, but the first might have come after it; in the next generation it cannot.
-    assert [roster.number for roster in heard.rosters[before:]] == [1, 2]
-    assert consumer.made[0].generation == 2
-    await ended(task)
+    assert [roster.number for roster in a.rosters[before:]] == [1, 2]
+    assert a.one.generation == 2
 
 
-async def test_holder_that_has_ended_is_removed_from_the_group(consumer: type[Consumer]) -> None:
-    heard = Heard()
+async def test_holder_that_has_ended_is_removed_from_the_group(consumer: type[Consumer], join: Join) -> None:
     consumer.owns = False
-    group, task = holding(heard)
-    await until(lambda: heard.rulings and heard.problems)
+    a = join(real_time=True)
+    await until(lambda: a.rulings and a.problems)
     await asyncio.sleep(0.05)
-    made = consumer.made[0]
-    await group.expel(Address("elsewhere", 1))
-    assert not made.asked
-    await group.expel(Address("h", 1))
-    described, left = made.asked
+    await a.group.expel(Address("elsewhere", 1))
+    assert not a.one.asked
+    await a.group.expel(A)
+    described, left = a.one.asked
     assert isinstance(described, DescribeGroupsRequest)
     assert isinstance(left, LeaveGroupRequest)
     assert vars(left)["_member_id"] == "id-a"
-    assert made.generation == 2
-    await ended(task)
+    assert a.one.generation == 2
