@@ -20,6 +20,8 @@ from quotas.definitions.definitions import Definitions
 
 SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n'
 QUOTA = '[[quota]]\nclient_id = "a"\nproducer_byte_rate = {}\n'
+ENFORCE = SMALL + '[quotas]\npolicy = "schedule"\nfile = "quotas.toml"\n'
+OBSERVE = ENFORCE + 'mode = "observe"\n'
 OLD, NEW, NEWER = (Signature(),), (Signature(1),), (Signature(2),)
 
 
@@ -29,11 +31,11 @@ class Site:
     def __init__(self, directory: Path) -> None:
         self.config_file = directory / "sluice.toml"
         self.quotas_file = directory / "quotas.toml"
-        self.config_file.write_text(SMALL + '[quotas]\npolicy = "schedule"\nfile = "quotas.toml"\n')
+        self.config_file.write_text(ENFORCE)
         self.quotas_file.write_text(QUOTA.format(1))
         self.stats = Stats()
         self.applied: list[tuple[Config, Definitions]] = []
-        self._rates: list[float | None] = []  # noted at once: the definitions are the same object for ever
+        self.rates: list[float | None] = []  # noted at once: the definitions are the same object for ever
         self.told = asyncio.Event()
         config = load(self.config_file, {})
         self.service = quota_service(config, self.stats)
@@ -43,12 +45,8 @@ class Site:
     def apply(self, config: Config, definitions: Definitions) -> None:
         """Note what is to apply."""
         self.applied.append((config, definitions))
-        self._rates.append(definitions.limit("producer_byte_rate", "", "a")[0])
+        self.rates.append(definitions.limit("producer_byte_rate", "", "a")[0])
         self.told.set()
-
-    def rates(self) -> list[float | None]:
-        """Give the rate of client a in everything that was applied."""
-        return self._rates
 
     async def steps(self, count: int = 2) -> None:
         """Look at the files, as often as it takes a change to come to rest."""
@@ -74,27 +72,20 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, object]
     return [(record.getMessage(), getattr(record, FIELDS, {})) for record in caplog.records]
 
 
-def test_watch_waits_until_a_change_has_come_to_rest() -> None:
+@pytest.mark.parametrize(
+    ("seen", "changed", "settling"),
+    [
+        ((OLD, NEW, NEWER, NEWER, NEWER), [False, False, False, True, False], False),
+        ((NEW, OLD, OLD), [False] * 3, False),  # restored
+        ((NEW,), [False], True),
+    ],
+)
+def test_watch_waits_until_a_change_has_come_to_rest(
+    seen: tuple[tuple[Signature, ...], ...], changed: list[bool], settling: bool
+) -> None:
     watch = Watch(OLD)
-    assert [watch.observe(now) for now in (OLD, NEW, NEWER, NEWER, NEWER)] == [
-        False,
-        False,
-        False,
-        True,
-        False,
-    ]
-
-
-def test_watch_ignores_a_restored_file() -> None:
-    watch = Watch(OLD)
-    assert [watch.observe(now) for now in (NEW, OLD, OLD)] == [False, False, False]
-    assert not watch.settling
-
-
-def test_watch_tells_that_something_is_changing() -> None:
-    watch = Watch(OLD)
-    watch.observe(NEW)
-    assert watch.settling
+    assert [watch.observe(now) for now in seen] == changed
+    assert watch.settling == settling
 
 
 def test_watch_ignores_files_written_by_sluice() -> None:
@@ -119,9 +110,9 @@ async def test_nothing_is_read_while_nothing_changes(site: Site) -> None:
 
 async def test_changed_quotas_file_applies_once(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    site.quotas_file.write_text(QUOTA.format(2222))
+    site.quotas_file.write_text(QUOTA.format(2222))  # after the Reloader was made, before its first look
     await site.steps(4)
-    assert site.rates() == [2222]
+    assert site.rates == [2222]
     assert site.stats.reloads == {"ok": 1}
     fields = {"cause": "file changed", "keys_changed": "none", "quotas_changed": 1, "quota_entries": 1}
     assert lines(caplog) == [("configuration reloaded", fields)]
@@ -132,15 +123,12 @@ async def test_reload_counts_changed_entities(site: Site, caplog: pytest.LogCapt
     kept = '[[quota]]\nclient_id = "kept"\nproducer_byte_rate = 1\n'
     site.quotas_file.write_text(QUOTA.format(1) + kept)
     await site.steps()
-    new = '[[quota]]\nclient_id = "new"\nconsumer_byte_rate = 1\n'
-    site.config_file.write_text(
-        SMALL + '[quotas]\npolicy = "schedule"\nfile = "quotas.toml"\nmode = "observe"\n'
-    )
-    site.quotas_file.write_text(kept + new)
+    site.config_file.write_text(OBSERVE)
+    site.quotas_file.write_text(kept + '[[quota]]\nclient_id = "new"\nconsumer_byte_rate = 1\n')
     await site.steps()
     await site.reloader.reload("signal")
     said = [
-        (fields["keys_changed"], fields["quotas_changed"], fields["quota_entries"])
+        tuple(fields[name] for name in ("keys_changed", "quotas_changed", "quota_entries"))
         for message, fields in lines(caplog)
         if message == "configuration reloaded"
     ]
@@ -186,13 +174,18 @@ async def test_wrong_file_changes_nothing(
     assert value in str(fields["problem"])
 
 
-async def test_file_that_is_gone_is_refused_and_taken_when_it_is_back(site: Site) -> None:
+async def test_file_that_is_gone_is_refused_and_taken_when_it_is_back(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
     site.quotas_file.unlink()
     await site.steps()
     assert site.stats.reloads == {"refused": 1}
-    site.quotas_file.write_text(QUOTA.format(7))
+    without_effect = '[[quota]]\nip = "host"\nconnection_creation_rate = 1\n'
+    site.quotas_file.write_text(QUOTA.format(7) + without_effect)
     await site.steps()
-    assert site.rates() == [7]
+    assert site.rates == [7]
+    warnings = [str(fields.get("warning")) for _, fields in lines(caplog)]
+    assert any("quota of ip 'host' has no effect" in warning for warning in warnings)
 
 
 async def test_another_quotas_file_is_watched_from_then_on(site: Site) -> None:
@@ -204,7 +197,7 @@ async def test_another_quotas_file_is_watched_from_then_on(site: Site) -> None:
     await site.steps()
     site.quotas_file.write_text(QUOTA.format(555))
     await site.steps()
-    assert site.rates() == [3, 44]
+    assert site.rates == [3, 44]
 
 
 async def test_key_that_needs_a_restart_is_named_at_every_reload(
@@ -217,14 +210,6 @@ async def test_key_that_needs_a_restart_is_named_at_every_reload(
     assert named == ["limits.idle_seconds"] * 2
 
 
-async def test_limits_without_effect_are_warned_of(site: Site, caplog: pytest.LogCaptureFixture) -> None:
-    site.quotas_file.write_text('[[quota]]\nip = "host"\nconnection_creation_rate = 1\n')
-    await site.steps()
-    assert any(
-        "quota of ip 'host' has no effect" in str(fields.get("warning")) for _, fields in lines(caplog)
-    )
-
-
 async def test_signal_reads_again_though_nothing_changed(site: Site) -> None:
     task = asyncio.create_task(site.reloader.run())
     site.reloader.request()
@@ -233,7 +218,7 @@ async def test_signal_reads_again_though_nothing_changed(site: Site) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    assert site.rates() == [1]
+    assert site.rates == [1]
     assert site.stats.reloads == {"ok": 1}
 
 
@@ -249,34 +234,23 @@ async def test_without_files_a_signal_reads_arguments_and_environment_again() ->
     assert [one.limit("producer_byte_rate", "", "a")[0] for one in applied] == [9]
 
 
-async def test_change_while_the_proxy_starts_is_not_missed(site: Site) -> None:
-    site.quotas_file.write_text(QUOTA.format(8))  # after Reloader was made, before its first look
-    await site.steps()
-    assert site.rates() == [8]
-
-
 @pytest.mark.parametrize("hours", [-48, 48], ids=["set back", "set forward"])
 async def test_file_changed_under_another_clock_applies_once(site: Site, hours: int) -> None:
     site.quotas_file.write_text(QUOTA.format(2222))
     changed = site.quotas_file.stat().st_mtime + 3600 * hours
     os.utime(site.quotas_file, (changed, changed))
     await site.steps(4)
-    assert (site.rates(), site.stats.reloads) == ([2222], {"ok": 1})
+    assert (site.rates, site.stats.reloads) == ([2222], {"ok": 1})
 
 
 async def test_reloads_are_told_with_the_mode(site: Site) -> None:
-    site.config_file.write_text(
-        SMALL + '[quotas]\npolicy = "schedule"\nfile = "quotas.toml"\nmode = "observe"\n'
-    )
+    site.config_file.write_text(OBSERVE)
     await site.steps()
     site.config_file.write_text(SMALL + "[quotas\n")
     await site.steps()
     reloaded, mode, rejected = site.events
-    assert (reloaded.kind, reloaded.fields["ok"], reloaded.fields["keys"]) == (
-        "config_reloaded",
-        True,
-        "quotas.mode",
-    )
+    assert reloaded.kind == "config_reloaded"
+    assert (reloaded.fields["ok"], reloaded.fields["keys"]) == (True, "quotas.mode")
     assert (mode.kind, mode.fields) == ("mode_changed", {"old": "enforce", "new": "observe"})
     assert (rejected.kind, rejected.fields["ok"]) == ("config_reloaded", False)
     assert rejected.fields["problem"]

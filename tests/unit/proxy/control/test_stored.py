@@ -83,9 +83,15 @@ def test_journal_lines(line: bytes, record: Record) -> None:
     assert json.loads(text.partition(b" ")[2]) == json.loads(line.split(b" ", 2)[2])
 
 
-def test_end_of_a_move_in_a_journal_without_sizes() -> None:
-    text = b'12 {"kind":"ended","topic":"orders","partition":4,"how":"gone"}'
-    assert read_line(b"%08x %s" % (zlib.crc32(text), text)) == (12, Ended("orders", 4, "gone"))
+@pytest.mark.parametrize(
+    ("text", "record"),
+    [
+        (b'12 {"kind":"ended","topic":"orders","partition":4,"how":"gone"}', Ended("orders", 4, "gone")),
+        (b'12 {"kind":"term","number":3,"executor":"me"}', Term(3, "me")),
+    ],
+)
+def test_journal_lines_without_sizes(text: bytes, record: Record) -> None:
+    assert read_line(b"%08x %s" % (zlib.crc32(text), text)) == (12, record)
 
 
 AUTHOR = Author("ann", "10.0.0.4:51000", "2026-01-31T12:00:00.000Z")

@@ -5,7 +5,6 @@ import fcntl
 import os
 import subprocess
 import sys
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from proxy.control.reassign.journal import (
     JournalError,
     Record,
     Term,
-    read_line,
     write_line,
 )
 
@@ -78,13 +76,6 @@ def test_count_of_ended_moves_survives_a_rewritten_journal(
     assert len((tmp_path / "journal").read_bytes().splitlines()) < 20, "history is dropped"
     known = FileJournal(tmp_path).read()
     assert (known.term, known.ended_totals) == (Term(4, "me"), EndedTotals(1, 0, 2, 9))
-
-
-def test_line_of_an_earlier_release_has_no_sizes() -> None:
-    line = b'1 {"kind":"ended","topic":"t","partition":0,"how":"done"}'
-    assert read_line(b"%08x %s" % (zlib.crc32(line), line)) == (1, Ended("t", 0, "done"))
-    line = b'2 {"kind":"term","number":3,"executor":"me"}'
-    assert read_line(b"%08x %s" % (zlib.crc32(line), line)) == (2, Term(3, "me"))
 
 
 def test_last_record_of_a_partition_holds(tmp_path: Path) -> None:
