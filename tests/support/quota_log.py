@@ -5,6 +5,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
+from proxy.control.quotas.store import QuotaStore
+from proxy.events import Event
 from proxy.topics.records import AppendError, Portion, Problem, Record
 
 TOPIC_ID: Final = bytes(range(16))
@@ -55,3 +57,15 @@ class FakeLog:
             kept = [record for record in placed if self.wanted is None or self.wanted(record)]
             dropped = len(placed) - len(kept)
             self.inbox.portions.append(Portion(kept, self.end, begins, complete, topic_id, dropped))
+
+
+def told_by(store: QuotaStore) -> list[tuple[object, ...]]:
+    """What a store tells of each change: entity, old and new value, who and from where, and whether it has a line."""
+    found: list[tuple[object, ...]] = []
+
+    def tell(event: Event) -> None:
+        said = [event.fields[name] for name in ("entity", "old", "new", "by", "from")]
+        found.append((*said, bool(event.line)))
+
+    store.report_to(tell)
+    return found

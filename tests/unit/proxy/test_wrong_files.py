@@ -78,7 +78,7 @@ async def test_corrected_file_applies(site: Site, kind: str) -> None:
     site.quotas_file.unlink()
     site.quotas_file.write_text(QUOTA.format(2222))
     await site.steps(3)
-    assert (site.rates(), site.stats.reloads) == ([2222], {"refused": 1, "ok": 1})
+    assert (site.rates, site.stats.reloads) == ([2222], {"refused": 1, "ok": 1})
 
 
 @pytest.mark.parametrize("kind", WRONG)

@@ -1,7 +1,8 @@
 """The quotas file in memory: disk first, then memory; what others write is not lost; what fails changes nothing."""
 
-import os
+import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -9,16 +10,17 @@ from proxy.config import QuotaSettings
 from proxy.control.quotas import FileStore, StoreError
 from proxy.control.quotas import file_store as module
 from proxy.control.quotas.store import Client
-from proxy.events import Event
 from proxy.system.errors import ConfigError
 from proxy.system.files import signature
 from quotas.definitions.alterations import Alteration
 from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author
 from quotas.definitions.toml_file import parse
+from tests.support.quota_log import told_by
 
 A, B = Entity(client_id="a"), Entity(client_id="b")
 RATE = "producer_byte_rate"
+OPS = Client("ops", "[::1]:51000")
 FILE = '# Kept.\n[[quota]]\nclient_id = "a"  # of ours\nproducer_byte_rate = 1000\n'
 GIVEN = '[[quota]]\nclient_id = "b"\nproducer_byte_rate = 7\n'
 
@@ -76,21 +78,20 @@ def test_definitions_stay_the_same_object(path: Path) -> None:
     assert before.values(A) == {RATE: 1000}
 
 
-def test_validation_alone_changes_nothing(path: Path) -> None:
+def test_validation_alone_changes_nothing_and_valid_entities_are_altered_beside_wrong_ones(
+    path: Path,
+) -> None:
     kept = store(path)
-    assert alter(kept, rate("a", 5.0), rate("b", -1.0), validate_only=True) == [
-        "",
-        f"Quota {RATE} must be greater than 0",
-    ]
+    problems = [f"Quota {RATE} must be greater than 0", ""]
+    assert alter(kept, rate("b", -1.0), rate("a", 5.0), validate_only=True) == problems
     assert path.read_text() == FILE
     assert kept.definitions.values(A) == {RATE: 1000}
-
-
-def test_valid_entities_are_altered_beside_wrong_ones(path: Path) -> None:
-    kept = store(path)
-    alter(kept, rate("b", -1.0), rate("a", 5.0))
-    assert parse(path.read_text()).values(A) == {RATE: 5}
+    assert alter(kept, rate("b", -1.0), rate("a", 5.0)) == problems
+    assert parse(path.read_text()).values(A) == kept.definitions.values(A) == {RATE: 5}
     assert B not in kept.definitions
+    assert alter(kept, rate("a", None)) == [""]
+    assert path.read_text() == "# Kept.\n"
+    assert A not in kept.definitions
 
 
 def test_alteration_without_a_change_writes_nothing(path: Path) -> None:
@@ -98,13 +99,6 @@ def test_alteration_without_a_change_writes_nothing(path: Path) -> None:
     before = signature(path)
     assert alter(kept, rate("a", 1000.0), rate("b", None)) == ["", ""]
     assert signature(path) == before
-
-
-def test_entity_is_gone_with_its_last_limit(path: Path) -> None:
-    kept = store(path)
-    alter(kept, rate("a", None))
-    assert path.read_text() == "# Kept.\n"
-    assert A not in kept.definitions
 
 
 def test_changes_by_others_are_not_lost(path: Path) -> None:
@@ -147,55 +141,40 @@ def test_read_only_file_is_an_error_and_the_old_state(path: Path) -> None:
     assert kept.definitions.values(A) == {RATE: 1000}
     path.chmod(0o644)
     assert alter(kept, rate("a", 5.0)) == [""]
+    path.unlink()
+    with pytest.raises(StoreError, match="cannot be read"):
+        alter(kept, rate("a", 6.0))
 
 
-def test_disk_that_is_full_is_an_error_and_the_old_state(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("call", "error", "problem"),
+    [
+        ("os.fsync", OSError(28, "No space left on device"), "No space left on device"),
+        (
+            "proxy.control.quotas.file_store.replace",
+            OSError(30, "Read-only file system"),
+            "Read-only file system; it is replaced, not written into, so [quotas] file must be in a directory",
+        ),
+    ],
+    ids=["full disk", "read-only directory"],
+)
+def test_file_that_cannot_be_written_is_an_error_and_the_old_state(
+    path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: OSError, problem: str
+) -> None:
     kept = store(path)
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreError, match="No space left on device"):
+    monkeypatch.setattr(call, Mock(side_effect=error))
+    with pytest.raises(StoreError, match=re.escape(problem)):
         alter(kept, rate("a", 5.0))
     assert path.read_text() == FILE
     assert kept.definitions.values(A) == {RATE: 1000}
 
 
-def test_missing_file_is_an_error(path: Path) -> None:
-    kept = store(path)
-    path.unlink()
-    with pytest.raises(StoreError, match="cannot be read"):
-        alter(kept, rate("a", 5.0))
-
-
-def test_without_a_file_there_is_nothing_to_alter() -> None:
-    kept = store(None, GIVEN)
-    with pytest.raises(StoreError, match="no quotas file is configured"):
-        alter(kept, rate("a", 5.0))
-    assert kept.definitions.values(B) == {RATE: 7}
-
-
-def test_without_a_file_the_error_has_advice_for_the_configuration() -> None:
-    kept = FileStore(QuotaSettings(), config_path=Path("/etc/sluice/sluice.toml"))
-    with pytest.raises(StoreError) as caught:
+def test_without_a_file_there_is_nothing_to_alter_and_the_error_has_advice() -> None:
+    kept = FileStore(QuotaSettings(), GIVEN, config_path=Path("/etc/sluice/sluice.toml"))
+    with pytest.raises(StoreError, match="no quotas file is configured") as caught:
         alter(kept, rate("a", 5.0))
     assert 'write file = "quotas.toml" under [quotas] in /etc/sluice/sluice.toml' in str(caught.value)
-
-
-def test_file_in_a_directory_that_can_not_be_written_says_so(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = store(path)
-
-    def read_only(*_: object) -> None:
-        raise OSError(30, "Read-only file system")
-
-    monkeypatch.setattr("proxy.control.quotas.file_store.replace", read_only)
-    with pytest.raises(StoreError) as caught:
-        alter(kept, rate("a", 5.0))
-    said = f"{path} cannot be written: Read-only file system; it is replaced, not written into, so [quotas] file "
-    assert str(caught.value) == said + "must be in a directory that Sluice may write to"
+    assert kept.definitions.values(B) == {RATE: 7}
 
 
 def test_command_line_beats_the_file_and_is_not_altered(path: Path) -> None:
@@ -288,71 +267,46 @@ def test_mirror_has_exactly_the_brokers_quotas() -> None:
     assert dict(kept.definitions.entries()) == {B: {RATE: 7}, Entity("ann"): {RATE: 6}}
 
 
-def test_mirror_leaves_out_unknown_keys_and_entities() -> None:
+def test_mirror_leaves_out_unknown_keys_and_entities_and_no_more() -> None:
     kept = store(None)
+    user: dict[str, float] = {"new_key": 5.0, RATE: 6.0}
     kept.mirror(
-        [([("group", "g")], {RATE: 5.0}), ([("user", "u")], {"new_key": 5.0}), ([("user", "v")], {RATE: 5.0})]
+        [([("group", "g")], {RATE: 5.0}), ([("user", "u")], {"new_key": 5.0}), ([("user", "v")], user)]
     )
-    assert list(dict(kept.definitions.entries())) == [Entity("v")]
-
-
-def test_mirror_leaves_out_no_more_than_the_key_it_does_not_know() -> None:
-    kept = store(None)
-    kept.mirror([([("user", "u")], {"new_key": 5.0, RATE: 6.0})])
-    assert kept.definitions.values(Entity("u")) == {RATE: 6}
+    assert dict(kept.definitions.entries()) == {Entity("v"): {RATE: 6}}
 
 
 def test_alteration_is_noted_with_its_client(path: Path) -> None:
     kept = store(path)
     noted: list[tuple[Entity, Author]] = []
     kept.noted = lambda entity, author: noted.append((entity, author))
-    client = Client("ops", "10.0.0.4:51000")
-    kept.alter([rate("a", 2000.0)], client, validate_only=True)
-    kept.alter([rate("a", 2000.0), rate("b", -1.0)], client, validate_only=False)
-    assert noted == [(A, Author("ops", "10.0.0.4:51000", ""))]
-
-
-def told_by(kept: FileStore) -> list[tuple[object, ...]]:
-    """What is told of each change: key, old and new value, who and from where, and whether it has a line."""
-    found: list[tuple[object, ...]] = []
-
-    def tell(event: Event) -> None:
-        fields = event.fields
-        who = fields["by"], fields["from"]
-        found.append((fields["entity"], fields["old"], fields["new"], *who, bool(event.line)))
-
-    kept.report_to(tell)
-    return found
+    for validate_only in (True, False):
+        kept.alter([rate("a", 2000.0), rate("b", -1.0)], OPS, validate_only=validate_only)
+    assert noted == [(A, Author("ops", "[::1]:51000", ""))]
 
 
 def test_alteration_and_edit_are_told_with_what_was_before(path: Path) -> None:
     kept = store(path)
     found = told_by(kept)
-    client = Client("ops", "[::1]:51000")
-    kept.alter([rate("a", 2000.0)], client, validate_only=True)
-    kept.alter([rate("a", 2000.0), rate("b", -1.0)], client, validate_only=False)
+    for validate_only in (True, False):
+        kept.alter([rate("a", 2000.0), rate("b", -1.0)], OPS, validate_only=validate_only)
     assert found == [("client-id 'a'", 1000, 2000, "User:ops", "[::1]", False)]  # the audit log has its line
     found.clear()
     edit(path, FILE.replace("1000", "3000") + GIVEN)
     kept.read(QuotaSettings(file=path))
     kept.read(QuotaSettings(file=path))
-    assert found == [
-        ("client-id 'a'", 2000, 3000, "quotas.toml", "", True),
-        ("client-id 'b'", None, 7, "quotas.toml", "", True),
-    ]
+    a, b = ("client-id 'a'", 2000, 3000), ("client-id 'b'", None, 7)
+    assert found == [(*a, "quotas.toml", "", True), (*b, "quotas.toml", "", True)]
     found.clear()
     kept.read(QuotaSettings())
-    assert [(entity, new) for entity, _, new, *_ in found] == [
-        ("client-id 'a'", None),
-        ("client-id 'b'", None),
-    ]
+    assert [told[:3] for told in found] == [("client-id 'a'", 3000, None), ("client-id 'b'", 7, None)]
 
 
 def test_edit_that_an_alteration_reads_first_is_the_files(path: Path) -> None:
     kept = store(path)
     found = told_by(kept)
     edit(path, FILE.replace("1000", "3000"))
-    kept.alter([rate("b", 5.0)], Client("ops", "10.0.0.4:1"), validate_only=False)
+    kept.alter([rate("b", 5.0)], OPS, validate_only=False)
     assert [(entity, by) for entity, _, _, by, *_ in found] == [
         ("client-id 'a'", "quotas.toml"),
         ("client-id 'b'", "User:ops"),

@@ -1,7 +1,6 @@
 """proxy.control.quotas.topic_store: the order of the topic is the order here, and nothing in the topic does harm."""
 
 import json
-import logging
 from pathlib import Path
 
 import pytest
@@ -9,13 +8,12 @@ import pytest
 from proxy.config import QuotaSettings
 from proxy.control.quotas.store import Client, StoreError
 from proxy.control.quotas.topic_store import Place, Snapshot, SnapshotError, TopicStore
-from proxy.events import Event
 from proxy.topics.records import AppendError, Portion, Problem, Record
 from quotas.definitions.alterations import Alteration
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.records import Author, key_of, value_of
-from tests.support.quota_log import TOPIC_ID, FakeLog
+from tests.support.quota_log import TOPIC_ID, FakeLog, told_by
 
 RATE = "producer_byte_rate"
 OTHER = "consumer_byte_rate"
@@ -38,12 +36,18 @@ def rate(entity: Entity, value: float | None, limit: str = RATE) -> Record:
     return Record(key_of(entity, limit), None if value is None else value_of(value, AUTHOR))
 
 
-def opened(log: FakeLog, *records: Record, given: str = "", events: Events | None = None) -> TopicStore:
+def in_topic(log: FakeLog, given: str = "", *, snapshot: Snapshot | None = None) -> TopicStore:
+    return TopicStore(QuotaSettings(store="topic"), log, given, snapshot=snapshot)
+
+
+def opened(*records: Record, given: str = "", events: Events | None = None) -> tuple[TopicStore, FakeLog]:
+    """A store that has read a topic with these records to its end."""
+    log = FakeLog()
     store = TopicStore(QuotaSettings(store="topic"), log, given, events)
     log.deliver(begins=True, complete=False)
     log.deliver(*records)
     store.drain()
-    return store
+    return store, log
 
 
 def asked(entity: str, *ops: tuple[str, float | None]) -> Alteration:
@@ -57,7 +61,7 @@ def alter(store: TopicStore, *alterations: Alteration, validate_only: bool = Fal
 
 def test_topic_is_in_force_once_it_is_read_to_its_end() -> None:
     log = FakeLog()
-    store = TopicStore(QuotaSettings(store="topic"), log)
+    store = in_topic(log)
     log.deliver(rate(ANN, 5), begins=True, complete=False)
     store.drain()
     assert (store.ready, len(store.definitions)) == (False, 0)
@@ -68,14 +72,16 @@ def test_topic_is_in_force_once_it_is_read_to_its_end() -> None:
 
 
 def test_last_record_of_a_limit_counts_and_a_tombstone_removes_it() -> None:
-    store = opened(FakeLog(), rate(ANN, 5), rate(ANN, 7, OTHER), rate(ANN, 9), rate(ANN, None, OTHER))
+    store, _ = opened(rate(ANN, 5), rate(ANN, 7, OTHER), rate(ANN, 9), rate(ANN, None, OTHER))
     assert store.definitions.values(ANN) == {RATE: 9.0}
 
 
 def test_alteration_is_one_batch_with_its_author_and_in_force_when_it_was_read_back() -> None:
-    log = FakeLog()
-    store = opened(log, rate(ANN, 5))
+    store, log = opened(rate(ANN, 5))
+    noted: list[tuple[Entity, Author]] = []
+    store.noted = lambda entity, author: noted.append((entity, author))
     assert alter(store, asked("ann", (RATE, None), (OTHER, 7.0)), asked("bob", (RATE, 8.0))) == ["", ""]
+    assert {(entity, author[:2]) for entity, author in noted} == {(ANN, ADMIN), (Entity("bob"), ADMIN)}
     (batch,) = log.appended
     assert [record.key for record in batch] == [
         key_of(ANN, RATE),
@@ -90,20 +96,9 @@ def test_alteration_is_one_batch_with_its_author_and_in_force_when_it_was_read_b
     assert store.definitions.values(ANN) == {OTHER: 7.0}
 
 
-def test_author_of_each_record_is_noted() -> None:
-    log = FakeLog()
-    store = opened(log, rate(ANN, 5))
-    noted: list[tuple[Entity, Author]] = []
-    store.noted = lambda entity, author: noted.append((entity, author))
-    alter(store, asked("bob", (RATE, 8.0)))
-    ((entity, author),) = noted
-    assert (entity, author.name, author.address) == (Entity("bob"), "admin", "10.0.0.4:51000")
-
-
 def test_what_changes_nothing_here_is_written_too() -> None:
     """Another process may have changed it a moment ago; the topic decides."""
-    log = FakeLog()
-    store = opened(log, rate(ANN, 5))
+    store, log = opened(rate(ANN, 5))
     log.deliver(rate(ANN, 6))  # comes first
     assert alter(store, asked("ann", (RATE, 5.0))) == [""]
     assert store.definitions.values(ANN) == {RATE: 5.0}
@@ -111,32 +106,25 @@ def test_what_changes_nothing_here_is_written_too() -> None:
 
 
 def test_concurrent_changes_of_different_limits_both_stay() -> None:
-    log = FakeLog()
-    store = opened(log)
+    store, log = opened()
     alter(store, asked("ann", (RATE, 5.0)))
     log.deliver(rate(ANN, 7, OTHER))  # of another process, which has not seen the first
     assert store.drain()
     assert store.definitions.values(ANN) == {RATE: 5.0, OTHER: 7.0}
 
 
-def test_validation_writes_nothing() -> None:
-    log = FakeLog()
-    store = opened(log)
-    assert alter(store, asked("ann", (RATE, 5.0)), asked("ann", (RATE, -5.0)), validate_only=True) != ["", ""]
+def test_validation_writes_nothing_and_a_wrong_entity_is_not_written() -> None:
+    store, log = opened()
+    asked_for = asked("ann", (RATE, -1.0)), asked("bob", (RATE, 8.0))
+    assert [bool(problem) for problem in alter(store, *asked_for, validate_only=True)] == [True, False]
     assert (log.appended, len(store.definitions)) == ([], 0)
-
-
-def test_wrong_entity_is_not_written_and_the_others_are() -> None:
-    log = FakeLog()
-    store = opened(log)
-    problems = alter(store, asked("ann", (RATE, -1.0)), asked("bob", (RATE, 8.0)))
-    assert [bool(problem) for problem in problems] == [True, False]
+    assert [bool(problem) for problem in alter(store, *asked_for)] == [True, False]
     assert [record.key for record in log.appended[0]] == [key_of(Entity("bob"), RATE)]
 
 
 def test_each_change_has_an_event_with_old_and_new() -> None:
     events = Events()
-    store = opened(FakeLog(), rate(ANN, 5), events=events)
+    store, _ = opened(rate(ANN, 5), events=events)
     alter(store, asked("ann", (RATE, 6.0), (OTHER, None)))
     (record,) = events.records
     assert record.value is not None
@@ -146,9 +134,8 @@ def test_each_change_has_an_event_with_old_and_new() -> None:
 
 
 def test_quotas_of_the_command_line_stay() -> None:
-    log = FakeLog()
     given = '[[quota]]\nuser = "ann"\nproducer_byte_rate = 3\n'
-    store = opened(log, rate(ANN, 5), given=given)
+    store, log = opened(rate(ANN, 5), given=given)
     assert store.definitions.values(ANN) == {RATE: 3.0}
     assert "command line" in alter(store, asked("ann", (RATE, 6.0)))[0]
     assert alter(store, asked("ann", (RATE, 3.0))) == [""]
@@ -156,8 +143,7 @@ def test_quotas_of_the_command_line_stay() -> None:
 
 
 def test_alteration_is_refused_with_the_reason_and_the_quotas_stay() -> None:
-    log = FakeLog()
-    store = opened(log, rate(ANN, 5))
+    store, log = opened(rate(ANN, 5))
     log.write_problem = Problem("denied", "an ACL denies Write")
     with pytest.raises(StoreError, match="an ACL denies Write; the quotas in force stay"):
         alter(store, asked("ann", (RATE, 6.0)))
@@ -168,26 +154,17 @@ def test_alteration_is_refused_with_the_reason_and_the_quotas_stay() -> None:
 
 
 def test_alteration_before_the_topic_was_read_is_refused() -> None:
-    store = TopicStore(QuotaSettings(store="topic"), FakeLog())
+    store = in_topic(FakeLog())
     with pytest.raises(StoreError, match="not been read to their end"):
         alter(store, asked("ann", (RATE, 6.0)), validate_only=True)
 
 
-def test_alteration_is_in_force_when_it_is_acknowledged_and_not_read_back() -> None:
-    log = FakeLog()
-    store = opened(log, rate(ANN, 5))
-    log.mute = True
-    assert alter(store, asked("ann", (RATE, 6.0))) == [""]
-    assert store.definitions.values(ANN) == {RATE: 6.0}
-    assert len(log.appended) == 1
-
-
 def test_records_before_an_own_alteration_change_nothing_and_those_after_it_do() -> None:
-    log = FakeLog()
-    store = opened(log, rate(ANN, 5))
+    store, log = opened(rate(ANN, 5))
     log.mute = True
     log.deliver(rate(ANN, 7), rate(ANN, 8, OTHER))  # offsets 1 and 2, which are read later
     alter(store, asked("ann", (RATE, 6.0)))  # offset 3
+    assert store.definitions.values(ANN) == {RATE: 6.0}  # it is acknowledged, and not read back
     first, second = rate(ANN, 7)._replace(offset=1), rate(ANN, 8, OTHER)._replace(offset=2)
     own, later = rate(ANN, 6)._replace(offset=3), rate(ANN, 9)._replace(offset=4)
     log.inbox.portions.append(Portion((first, second), 3, False, True, TOPIC_ID))
@@ -199,8 +176,7 @@ def test_records_before_an_own_alteration_change_nothing_and_those_after_it_do()
 
 
 def test_own_alteration_stays_when_the_topic_is_read_again_up_to_before_it() -> None:
-    log = FakeLog()
-    store = opened(log, rate(ANN, 5))
+    store, log = opened(rate(ANN, 5))
     log.mute = True
     alter(store, asked("ann", (RATE, 6.0)))  # offset 1
     first = rate(ANN, 5)._replace(offset=0)
@@ -210,8 +186,7 @@ def test_own_alteration_stays_when_the_topic_is_read_again_up_to_before_it() -> 
 
 
 def test_drain_takes_no_more_than_waits_when_it_begins() -> None:
-    log = FakeLog()
-    store = opened(log)
+    store, log = opened()
     for value in range(1, 10):
         log.deliver(rate(ANN, value))
     store.drain()
@@ -219,35 +194,30 @@ def test_drain_takes_no_more_than_waits_when_it_begins() -> None:
 
 
 def test_too_long_a_name_is_refused_before_anything_is_written() -> None:
-    log = FakeLog()
-    store = opened(log)
+    store, log = opened()
     with pytest.raises(StoreError, match="longer than"):
         alter(store, asked("\x01" * 32_000, (RATE, 5.0)))
     assert log.appended == []
 
 
 def test_junk_is_skipped_counted_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    log = FakeLog()
-    with caplog.at_level(logging.WARNING):
-        store = opened(
-            log,
-            Record(None, b"x"),
-            Record(b"junk", None),
-            Record(key_of(ANN, RATE), b"not JSON"),
-            Record(key_of(ANN, RATE), b"x" * 1_000_000),
-            Record(key_of(Entity("bob"), RATE), b'{"v":2,"value":5}'),
-            rate(ANN, 5),
-        )
+    store, _ = opened(
+        Record(None, b"x"),
+        Record(b"junk", None),
+        Record(key_of(ANN, RATE), b"not JSON"),
+        Record(key_of(ANN, RATE), b"x" * 1_000_000),
+        Record(key_of(Entity("bob"), RATE), b'{"v":2,"value":5}'),
+        rate(ANN, 5),
+    )
     assert store.definitions.values(ANN) == {RATE: 5.0}
     assert len(store.definitions) == 1
     assert dict(store.records) == {"key": 2, "value": 1, "size": 1, "version": 1, "applied": 1}
     assert store.unreadable == 1  # bob's; ann's has been written since
-    assert [record.message for record in caplog.records] == ["records of the topic skipped"]
+    assert caplog.messages == ["records of the topic skipped"]
 
 
 def test_unreadable_record_leaves_the_limit_as_it_was() -> None:
-    log = FakeLog()
-    store = opened(log, rate(ANN, 5))
+    store, log = opened(rate(ANN, 5))
     log.deliver(Record(key_of(ANN, RATE), b'{"v":2,"value":9}'))
     assert not store.drain()
     assert (store.definitions.values(ANN), store.unreadable) == ({RATE: 5.0}, 1)
@@ -257,9 +227,8 @@ def test_unreadable_record_leaves_the_limit_as_it_was() -> None:
 
 
 def test_reading_again_from_the_beginning_replaces_what_is_in_force_at_its_end() -> None:
-    log = FakeLog()
     bob = Entity("bob")
-    store = opened(log, rate(ANN, 5), rate(bob, 6))
+    store, log = opened(rate(ANN, 5), rate(bob, 6))
     log.end = 0
     log.deliver(rate(ANN, 7), begins=True, complete=False)
     assert not store.drain()
@@ -269,11 +238,10 @@ def test_reading_again_from_the_beginning_replaces_what_is_in_force_at_its_end()
     assert dict(store.definitions.entries()) == {ANN: {RATE: 7.0}}
 
 
-def saved(directory: Path, *records: Record, topic_id: bytes = TOPIC_ID) -> Snapshot:
-    snapshot = Snapshot(directory, iter)
-    log = FakeLog()
-    store = TopicStore(QuotaSettings(store="topic"), log, snapshot=snapshot)
-    log.deliver(*records, begins=True, topic_id=topic_id)
+def saved(directory: Path, *records: Record) -> Snapshot:
+    snapshot, log = Snapshot(directory, iter), FakeLog()
+    store = in_topic(log, snapshot=snapshot)
+    log.deliver(*records, begins=True)
     store.drain()
     store.save()
     assert store.snapshots["ok"] == 1
@@ -282,7 +250,7 @@ def saved(directory: Path, *records: Record, topic_id: bytes = TOPIC_ID) -> Snap
 
 def test_snapshot_is_in_force_where_the_topic_cannot_be_read(tmp_path: Path) -> None:
     log = FakeLog()
-    store = TopicStore(QuotaSettings(store="topic"), log, snapshot=saved(tmp_path, rate(ANN, 5)))
+    store = in_topic(log, snapshot=saved(tmp_path, rate(ANN, 5)))
     assert not store.ready
     assert store.use_snapshot()
     assert (store.ready, store.definitions.values(ANN)) == (True, {RATE: 5.0})
@@ -296,7 +264,7 @@ def test_snapshot_is_in_force_where_the_topic_cannot_be_read(tmp_path: Path) -> 
 def test_snapshot_of_another_topic_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = FakeLog()
     log.topic_id = b"another topic id"
-    store = TopicStore(QuotaSettings(store="topic"), log, snapshot=saved(tmp_path, rate(ANN, 5)))
+    store = in_topic(log, snapshot=saved(tmp_path, rate(ANN, 5)))
     assert not store.use_snapshot()
     assert not store.ready
     assert "another topic of this name" in caplog.text
@@ -307,33 +275,25 @@ def test_topic_that_ends_before_the_snapshot_is_said(
 ) -> None:
     snapshot = saved(tmp_path, rate(ANN, 5), rate(ANN, 6))
     log = FakeLog()
-    store = TopicStore(QuotaSettings(store="topic"), log, snapshot=snapshot)
+    store = in_topic(log, snapshot=snapshot)
     log.deliver(rate(ANN, 5), begins=True)
     store.drain()
     assert "brokers have lost records" in caplog.text
     assert store.definitions.values(ANN) == {RATE: 5.0}
 
 
-def test_snapshot_is_written_when_something_has_changed(tmp_path: Path) -> None:
-    snapshot = Snapshot(tmp_path / "state", iter)
-    log = FakeLog()
-    store = TopicStore(QuotaSettings(store="topic"), log, snapshot=snapshot)
+def test_snapshot_is_written_when_something_has_changed_without_the_command_lines_quotas(
+    tmp_path: Path,
+) -> None:
+    snapshot, log = Snapshot(tmp_path / "state", iter), FakeLog()
+    store = in_topic(log, '[[quota]]\nuser = "bob"\nproducer_byte_rate = 3\n', snapshot=snapshot)
     store.save()
     log.deliver(rate(ANN, 5), begins=True)
     store.drain()
     store.save()
     store.save()
     assert dict(store.snapshots) == {"ok": 1}
-
-
-def test_snapshot_is_without_the_quotas_of_the_command_line(tmp_path: Path) -> None:
-    log = FakeLog()
-    given = '[[quota]]\nuser = "bob"\nproducer_byte_rate = 3\n'
-    store = TopicStore(QuotaSettings(store="topic"), log, given, snapshot=Snapshot(tmp_path, iter))
-    log.deliver(rate(ANN, 5), begins=True)
-    store.drain()
-    store.save()
-    found = Snapshot(tmp_path, iter).read(log.topic)
+    found = snapshot.read(log.topic)
     assert found is not None
     assert dict(found[1].entries()) == {ANN: {RATE: 5.0}}
 
@@ -343,7 +303,7 @@ def test_snapshot_that_cannot_be_written_costs_a_line(
 ) -> None:
     (tmp_path / "file").write_text("")
     log = FakeLog()
-    store = TopicStore(QuotaSettings(store="topic"), log, snapshot=Snapshot(tmp_path / "file", iter))
+    store = in_topic(log, snapshot=Snapshot(tmp_path / "file", iter))
     log.deliver(rate(ANN, 5), begins=True)
     store.drain()
     store.save()
@@ -351,22 +311,9 @@ def test_snapshot_that_cannot_be_written_costs_a_line(
     assert "snapshot not written" in caplog.text
 
 
-def told_by(store: TopicStore) -> list[tuple[object, ...]]:
-    """What is told of each change: entity, old and new value, who and from where, and whether it has a line."""
-    found: list[tuple[object, ...]] = []
-
-    def tell(event: Event) -> None:
-        fields = event.fields
-        who = fields["by"], fields["from"]
-        found.append((fields["entity"], fields["old"], fields["new"], *who, bool(event.line)))
-
-    store.report_to(tell)
-    return found
-
-
 def test_changes_are_told_with_their_author_wherever_they_are_made() -> None:
     log = FakeLog()
-    store = TopicStore(QuotaSettings(store="topic"), log)
+    store = in_topic(log)
     found = told_by(store)
     log.deliver(rate(ANN, 5), begins=True)
     store.drain()
@@ -390,8 +337,7 @@ def test_changes_are_told_with_their_author_wherever_they_are_made() -> None:
 
 
 def test_topic_that_is_read_again_tells_what_differs() -> None:
-    log = FakeLog()
-    store = opened(log, rate(ANN, 5))
+    store, log = opened(rate(ANN, 5))
     found = told_by(store)
     log.deliver(rate(ANN, 6), begins=True)
     store.drain()
@@ -406,38 +352,25 @@ QUOTAS = {
 }
 
 
-def written(directory: Path) -> Snapshot:
-    snapshot = Snapshot(directory, iter)
-    snapshot.write(PLACE, Definitions(QUOTAS).entries())
-    return snapshot
-
-
-def test_what_was_written_is_read(tmp_path: Path) -> None:
-    found = written(tmp_path).read("quotas")
-    assert found is not None
-    place, definitions = found
-    assert (place, dict(definitions.entries())) == (PLACE, QUOTAS)
-
-
-def test_no_quotas_are_quotas_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("quotas", [QUOTAS, {}])
+def test_what_was_written_is_read(tmp_path: Path, quotas: dict[Entity, dict[str, float]]) -> None:
     snapshot = Snapshot(tmp_path, iter)
-    snapshot.write(PLACE, ())
+    assert snapshot.read("quotas") is None
+    snapshot.write(PLACE, Definitions(quotas).entries())
     found = snapshot.read("quotas")
     assert found is not None
-    assert len(found[1]) == 0
-
-
-def test_no_file_is_no_snapshot(tmp_path: Path) -> None:
-    assert Snapshot(tmp_path / "none", iter).read("quotas") is None
-
-
-def test_snapshot_of_a_topic_with_another_name_is_refused(tmp_path: Path) -> None:
+    assert (found[0], dict(found[1].entries())) == (PLACE, quotas)
     with pytest.raises(SnapshotError, match="it is of topic quotas, not others"):
-        written(tmp_path).read("others")
+        snapshot.read("others")
+    snapshot.path.unlink()
+    snapshot.path.mkdir()
+    with pytest.raises(SnapshotError):
+        snapshot.read("quotas")
 
 
 def test_every_cut_and_every_changed_byte_is_noticed(tmp_path: Path) -> None:
-    snapshot = written(tmp_path)
+    snapshot = Snapshot(tmp_path, iter)
+    snapshot.write(PLACE, Definitions(QUOTAS).entries())
     text = snapshot.path.read_bytes()
     for size in range(len(text) - 1):
         snapshot.path.write_bytes(text[:size])
@@ -453,10 +386,3 @@ def test_every_cut_and_every_changed_byte_is_noticed(tmp_path: Path) -> None:
             continue
         assert found is not None
         assert dict(found[1].entries()) == QUOTAS  # white space at the end of the last line
-
-
-def test_directory_in_its_place_is_refused(tmp_path: Path) -> None:
-    snapshot = Snapshot(tmp_path, iter)
-    snapshot.path.mkdir()
-    with pytest.raises(SnapshotError):
-        snapshot.read("quotas")
