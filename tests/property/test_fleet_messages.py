@@ -11,6 +11,7 @@ from proxy.fleet.messages import (
     FACT_BYTES_MAX,
     KEY_BYTES_MAX,
     Frames,
+    Leave,
     Lost,
     MemberView,
     Message,
@@ -75,6 +76,7 @@ def views(draw: st.DrawFn) -> View:
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
     REPORTS,
     GRANTS,
+    st.just(Leave()),
     st.builds(Refusal, TEXT, TEXT),
     st.builds(Lost, TEXT),
     st.builds(Told, FACTS),

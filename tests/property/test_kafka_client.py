@@ -57,19 +57,21 @@ def test_election_is_read(data: st.DataObject) -> None:
             request.read(frame[:end])
 
 
+@pytest.mark.parametrize("request_", [metadata.partitions([]), metadata.all_topics()], ids=["some", "all"])
 @FEW
 @given(data=st.data())
-def test_partitions_are_read(data: st.DataObject) -> None:
-    request = metadata.partitions([])
-    message = data.draw(messages(RESPONSES[METADATA], request.version))
-    found = request.read(framed(message))
+def test_partitions_are_read(request_: Request[Any], data: st.DataObject) -> None:
+    message = data.draw(messages(RESPONSES[METADATA], request_.version))
+    found = request_.read(framed(message))
     assert found.live == {broker.node_id for broker in message.brokers}
+    assert found.brokers == [(broker.node_id, broker.host, broker.port) for broker in message.brokers]
     for topic in message.topics:
         seen = found.topics[topic.name or ""]
         last = [one for one in message.topics if (one.name or "") == (topic.name or "")][-1]
+        topic_id = getattr(last, "topic_id", None)
         assert (seen.error_code, seen.topic_id) == (
             last.error_code,
-            last.topic_id.bytes if last.topic_id else bytes(16),
+            topic_id.bytes if topic_id else bytes(16),
         )
         for partition in last.partitions:
             same = [one for one in last.partitions if one.partition_index == partition.partition_index][-1]

@@ -115,9 +115,11 @@ def begun(mechanism: str = "SCRAM-SHA-256", **options: int) -> tuple[Exchange, S
     return exchange, Server(mechanism, exchange.token(), **options)
 
 
+@pytest.mark.parametrize("extension", [b"", b",x=later"])
 @pytest.mark.parametrize("mechanism", HASHES)
-def test_exchange_proves_the_password_to_both_sides(mechanism: str) -> None:
+def test_exchange_proves_the_password_to_both_sides(mechanism: str, extension: bytes) -> None:
     exchange, server = begun(mechanism)
+    server.challenge += extension
     assert not exchange.receive(server.challenge)
     assert exchange.receive(server.final(exchange.token()))
 
@@ -126,11 +128,8 @@ def test_plain_shows_name_and_password_and_ends_with_nothing() -> None:
     exchange = Exchange("PLAIN", "sluice", "secret", "broker")
     assert exchange.token() == b"sluice\0sluice\0secret"
     assert exchange.receive(b"")
-
-
-def test_plain_that_gets_a_response_is_no_login() -> None:
     with pytest.raises(LoginError, match="PLAIN got a wrong message from the broker"):
-        Exchange("PLAIN", "sluice", "secret", "broker").receive(b"hello")
+        exchange.receive(b"hello")
 
 
 def test_name_is_escaped() -> None:
@@ -156,11 +155,6 @@ def test_challenge_that_cannot_be_is_refused(challenge: str, problem: str) -> No
     text = challenge.format(nonce=server.nonce.decode(), salt=b64encode(SALT).decode())
     with pytest.raises(LoginError, match=problem):
         exchange.receive(text.encode("latin-1"))
-
-
-def test_challenge_may_have_extensions() -> None:
-    exchange, server = begun()
-    assert not exchange.receive(server.challenge + b",x=later")
 
 
 @pytest.mark.parametrize(

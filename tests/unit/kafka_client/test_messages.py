@@ -13,7 +13,7 @@ from kafka.protocol.admin import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import MetadataRequest
 
 from kafka_client import Request, metadata, topics
 from protocol.errors import WireError
@@ -39,20 +39,12 @@ def test_configs_are_read() -> None:
     kind = DescribeConfigsResponse
     entry = {"read_only": False, "config_source": 1, "is_sensitive": False, "synonyms": []}
     values = [
-        struct(kind, 1, "DescribeConfigsResourceResult", name="k", value="0:1", **entry),
-        struct(kind, 1, "DescribeConfigsResourceResult", name="l", value=None, **entry),
+        struct(kind, 1, "DescribeConfigsResourceResult", name=name, value=value, **entry)
+        for name, value in (("k", "0:1"), ("l", None))
     ]
-    result = struct(
-        kind,
-        1,
-        "DescribeConfigsResult",
-        error_code=0,
-        error_message=None,
-        resource_type=2,
-        resource_name="a",
-        configs=values,
-    )
-    frame = framed(kind(version=1, throttle_time_ms=0, results=[result]))
+    of = {"error_code": 0, "error_message": None, "resource_type": 2, "resource_name": "a", "configs": values}
+    results = [struct(kind, 1, "DescribeConfigsResult", **of)]
+    frame = framed(kind(version=1, throttle_time_ms=0, results=results))
     read = metadata.describe_topics(["a"], ["k", "l"]).read
     assert read(frame) == [(0, "a", {"k": "0:1"})]
     for end in range(8, len(frame)):
@@ -62,18 +54,11 @@ def test_configs_are_read() -> None:
 
 def test_reassignments_are_asked_for_and_read() -> None:
     message = sent(ListPartitionReassignmentsRequest, metadata.list_ongoing())
-    assert message.timeout_ms == 60_000
-    assert message.topics is None
-    kind = ListPartitionReassignmentsResponse
+    assert (message.timeout_ms, message.topics) == (60_000, None)
+    kind, name = ListPartitionReassignmentsResponse, "OngoingPartitionReassignment"
     partitions = [
         struct(
-            kind,
-            0,
-            "OngoingPartitionReassignment",
-            partition_index=number,
-            replicas=[1, *added],
-            adding_replicas=added,
-            removing_replicas=[1],
+            kind, 0, name, partition_index=number, replicas=[1], adding_replicas=added, removing_replicas=[1]
         )
         for number, added in ((0, [3, 4]), (1, []))
     ]
@@ -104,42 +89,10 @@ def test_all_topics_and_no_topics_are_told_apart() -> None:
     assert sent(MetadataRequest, metadata.brokers()).topics == []
 
 
-def test_metadata_is_read_with_replicas() -> None:
-    kind = MetadataResponse
-    broker = struct(kind, 1, "MetadataResponseBroker", node_id=1, host="h", port=9092, rack=None)
-    partition = struct(
-        kind,
-        1,
-        "MetadataResponsePartition",
-        error_code=0,
-        partition_index=7,
-        leader_id=1,
-        replica_nodes=[1, 2],
-        isr_nodes=[1],
-    )
-    topic = struct(
-        kind, 1, "MetadataResponseTopic", error_code=0, name="t", is_internal=False, partitions=[partition]
-    )
-    frame = framed(kind(version=1, brokers=[broker], controller_id=1, topics=[topic]))
-    found = metadata.all_topics().read(frame)
-    assert found.brokers == [(1, "h", 9092)]
-    assert found.live == {1}
-    assert found.topics == {"t": (0, bytes(16), {7: (1, (1, 2), (1,))})}
-    assert metadata.brokers().read(frame) == [(1, "h", 9092)]
-
-
 def test_log_sizes_are_read_without_those_on_their_way_to_another_disk() -> None:
-    kind = DescribeLogDirsResponse
+    kind, size = DescribeLogDirsResponse, {"partition_size": 1 << 40, "offset_lag": 0}
     partitions = [
-        struct(
-            kind,
-            1,
-            "DescribeLogDirsPartition",
-            partition_index=number,
-            partition_size=1 << 40,
-            offset_lag=0,
-            is_future_key=future,
-        )
+        struct(kind, 1, "DescribeLogDirsPartition", partition_index=number, is_future_key=future, **size)
         for number, future in ((0, False), (1, True))
     ]
     topic = struct(kind, 1, "DescribeLogDirsTopic", name="t", partitions=partitions)

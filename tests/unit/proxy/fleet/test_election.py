@@ -24,44 +24,35 @@ def ruling(name: str, address: Address | None, number: int, before: Term = NO_TE
     return Ruling(name, address, Term(number, RUNS[name]), before)
 
 
-def test_holder_stays_when_others_join() -> None:
-    found = choose({"2": claim("b", B, 3), "1": claim("a", A), "0": claim("0", A)})
-    assert found == ("2", ruling("b", B, 3, Term(3, 2)))
+IN_7 = claim("a", A, 7, bound=False)  # one that anyone could send again
 
 
-def test_another_holder_begins_another_term() -> None:
-    assert choose({"1": claim("a", A)})[1].term == Term(1, 1)
-    # b holds, but cannot be reached any more
-    found = choose({"1": claim("a", A), "2": claim("b", None, 3)})
-    assert found == ("1", ruling("a", A, 4, Term(3, 2)))
-
-
-def test_term_that_members_know_of_is_over_when_its_holder_is_gone() -> None:
-    known = Term(5, 9)
-    found = choose({"1": claim("a", A, known=known), "2": claim("b", B)})
-    assert found == ("1", ruling("a", A, 6, known))
-
-
-def test_holder_that_was_left_out_once_begins_another_term() -> None:
-    # b was the holder in term 4, while a, which is so in term 3, was not in the group.
-    found = choose({"1": claim("a", A, 3), "2": claim("0", B, known=Term(4, 2))})
-    assert found == ("1", ruling("a", A, 5, Term(4, 2)))
-
-
-def test_latest_of_two_holders_stays() -> None:
-    member, found = choose({"1": claim("a", A, 3), "2": claim("b", B, 4)})
-    assert (member, found.term) == ("2", Term(4, 2))
-
-
-def test_member_without_address_is_never_the_holder() -> None:
-    assert choose({"1": claim("a", None)}) == (None, Ruling("", None, NO_TERM))
-    assert choose({}) == (None, Ruling("", None, NO_TERM))
-
-
-def test_claim_that_anyone_could_send_again_is_not_chosen_and_its_term_is_known() -> None:
-    first = claim("a", A, 7, bound=False)
-    assert choose({"1": first}) == (None, Ruling("", None, NO_TERM, Term(7, 1)))
-    assert choose({"1": first, "2": claim("b", B)}) == ("2", ruling("b", B, 8, Term(7, 1)))
+@pytest.mark.parametrize(
+    ("claims", "member", "chosen"),
+    [
+        ([claim("a", A)], 0, ruling("a", A, 1)),
+        # The holder stays when others join, and the latest of two.
+        ([claim("b", B, 3), claim("a", A), claim("0", A)], 0, ruling("b", B, 3, Term(3, 2))),
+        ([claim("a", A, 3), claim("b", B, 4)], 1, ruling("b", B, 4, Term(4, 2))),
+        # b holds, but cannot be reached any more: another one begins another term.
+        ([claim("a", A), claim("b", None, 3)], 0, ruling("a", A, 4, Term(3, 2))),
+        # The holder of the term that members know of is gone.
+        ([claim("a", A, known=Term(5, 9)), claim("b", B)], 0, ruling("a", A, 6, Term(5, 9))),
+        # b was the holder in term 4, while a, which is so in term 3, was not in the group.
+        ([claim("a", A, 3), claim("0", B, known=Term(4, 2))], 0, ruling("a", A, 5, Term(4, 2))),
+        ([claim("a", A), claim("a", B), claim("b", B)], 0, ruling("a", A, 1)),
+        ([claim("a", None)], None, Ruling("", None, NO_TERM)),
+        ([], None, Ruling("", None, NO_TERM)),
+        ([IN_7], None, Ruling("", None, NO_TERM, Term(7, 1))),
+        ([IN_7, claim("b", B)], 1, ruling("b", B, 8, Term(7, 1))),
+    ],
+)
+def test_holder_is_chosen_whatever_the_order_of_members(
+    claims: list[Claim], member: int | None, chosen: Ruling
+) -> None:
+    found = {str(number): one for number, one in enumerate(claims)}
+    for order in (found, dict(reversed(found.items()))):
+        assert choose(order) == (None if member is None else str(member), chosen)
 
 
 def test_last_number_of_a_term_ends_nothing() -> None:
@@ -98,15 +89,16 @@ def test_every_choice_can_be_told_and_is_a_member_that_can_be_reached(claims: di
         assert found.term.number
 
 
-def test_choice_does_not_depend_on_the_order_of_members() -> None:
-    claims = {"1": claim("a", A), "2": claim("a", B), "3": claim("b", B)}
-    assert choose(claims) == choose(dict(reversed(claims.items())))
-    assert choose(claims)[0] == "1"
+def standing_in_1(at_ms: int) -> Standing:
+    """A member that was chosen in term 1."""
+    standing = Standing(TENURE_MS, LASTING_MS)
+    standing.rule(ruling("a", A, 1), at_ms, mine=True)
+    return standing
 
 
 def test_tenure_ends_without_confirmation_and_begins_again_with_it() -> None:
-    standing = Standing(TENURE_MS, LASTING_MS)
-    standing.rule(ruling("a", A, 1), 1000, mine=True)
+    standing = standing_in_1(1000)
+    standing.confirm(500)  # an earlier one takes nothing away
     assert standing.holds(1000 + TENURE_MS - 1)
     standing.confirm(3000)
     assert standing.holds(3000 + TENURE_MS - 1)
@@ -117,16 +109,8 @@ def test_tenure_ends_without_confirmation_and_begins_again_with_it() -> None:
     assert standing.holds(9000)
 
 
-def test_earlier_confirmation_takes_nothing_away() -> None:
-    standing = Standing(TENURE_MS, LASTING_MS)
-    standing.rule(ruling("a", A, 1), 1000, mine=True)
-    standing.confirm(500)
-    assert standing.holds(1000 + TENURE_MS - 1)
-
-
 def test_ruling_of_the_same_term_confirms_nothing() -> None:
-    standing = Standing(TENURE_MS, LASTING_MS)
-    standing.rule(ruling("a", A, 1), 0, mine=True)
+    standing = standing_in_1(0)
     standing.rule(ruling("a", A, 1), 4000, mine=True)
     assert not standing.holds(TENURE_MS)
     standing.rule(ruling("a", A, 1), 6000, mine=True)
@@ -135,8 +119,7 @@ def test_ruling_of_the_same_term_confirms_nothing() -> None:
 
 @pytest.mark.parametrize(("ruled", "holds"), [(ruling("b", B, 2), False), (ruling("a", A, 2), True)])
 def test_another_term_ends_the_tenure_at_once(ruled: Ruling, holds: bool) -> None:
-    standing = Standing(TENURE_MS, LASTING_MS)
-    standing.rule(ruling("a", A, 1), 0, mine=True)
+    standing = standing_in_1(0)
     standing.rule(ruled, 1000, mine=holds)
     assert standing.holds(1000) is holds
     assert standing.holder == ruled.address
@@ -238,12 +221,11 @@ def test_a_member_that_was_chosen_again_before_it_was_confirmed_still_succeeds_t
     assert standing.confirm(1500) == LASTING_MS
 
 
-A_STATEMENTS = Address("gw-a", 19070)
 NONCE = b"n" * NONCE_BYTES
 SIGNED, UNSIGNED = Statements(b"s" * 32, "__sluice"), Statements(b"", "__sluice")
 OTHERS = (Statements(b"t" * 32, "__sluice"), Statements(b"s" * 32, "__other"), UNSIGNED)
-CLAIM = Claim("a", A_STATEMENTS, 2**64 - 1, TERM_MAX, Term(7, 3), NONCE)
-RULING = Ruling("a", A_STATEMENTS, Term(8, 5), Term(7, 3))
+CLAIM = Claim("a", A, 2**64 - 1, TERM_MAX, Term(7, 3), NONCE)
+RULING = Ruling("a", A, Term(8, 5), Term(7, 3))
 LASTING = Lasting(20_310, Term(8, 5))
 
 
@@ -257,17 +239,17 @@ def test_statements_come_back(statements: Statements) -> None:
 
 
 def test_claim_is_for_the_member_that_has_made_it() -> None:
-    written = SIGNED.write_claim(CLAIM, "id-1")
-    assert SIGNED.read_claim(written, "id-1") == CLAIM
-    assert SIGNED.read_claim(written, "id-2") is None
+    assert SIGNED.read_claim(SIGNED.write_claim(CLAIM, "id-1"), "id-2") is None
     first = SIGNED.write_claim(CLAIM, "")
     assert SIGNED.read_claim(first, "id-2") == replace(CLAIM, bound=False)
 
 
-def test_ruling_is_for_one_member_and_one_claim_of_it() -> None:
+def test_ruling_is_for_one_member_and_one_claim_of_it_and_is_no_claim() -> None:
     written = SIGNED.write_ruling(RULING, "id-1", NONCE, mine=True)
     assert SIGNED.read_ruling(written, "id-2", NONCE) is None
     assert SIGNED.read_ruling(written, "id-1", b"m" * NONCE_BYTES) is None
+    assert SIGNED.read_claim(written, "id-1") is None
+    assert SIGNED.read_ruling(SIGNED.write_claim(CLAIM, "id-1"), "id-1", NONCE) is None
 
 
 @pytest.mark.parametrize("other", OTHERS)
@@ -290,13 +272,6 @@ def test_any_changed_byte_makes_it_no_statement(data: st.DataObject) -> None:
         assert SIGNED.read_claim(bytes(changed), "id-1") is None
         assert SIGNED.read_ruling(bytes(changed), "id-1", NONCE) is None
         assert SIGNED.read_lasting(changed.decode("latin-1")) is None
-
-
-def test_one_kind_of_statement_is_never_another() -> None:
-    ruling = SIGNED.write_ruling(RULING, "id-1", NONCE, mine=True)
-    claim = SIGNED.write_claim(CLAIM, "id-1")
-    assert SIGNED.read_claim(ruling, "id-1") is None
-    assert SIGNED.read_ruling(claim, "id-1", NONCE) is None
 
 
 @given(st.integers(0, 120_000), st.integers(0, TERM_MAX), st.integers(0, 2**64 - 1), st.text())
