@@ -1,10 +1,8 @@
 """A client's and a broker's ends of real loopback connections, with the proxy's `Connection` between them.
 
-    async with asyncio.timeout(SECONDS_MAX):
-        client = rig.connect()
-        await client.send(request)
-        broker = await rig.accept()
-        assert await broker.receive(len(request)) == request
+    client, broker = await rig.joined(ASKED)
+    await broker.send(RESPONDED)
+    assert await client.receive(len(RESPONDED)) == RESPONDED
 
 Every wait ends: with what was waited for, or after SECONDS_MAX with a failure. Nothing sleeps to let something
 happen; `until` looks again and again.
@@ -23,25 +21,30 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from msgspec import structs
 
-from proxy.channel import ChannelSettings, OngoingMoves
+from proxy.channel import ChannelSettings, OngoingMoves, Question
 from proxy.config.options import LimitOptions
 from proxy.net import Connection, Shared
+from proxy.net.shared import Outcome, Withdraw
 from proxy.net.upstream import NextRoute, Route, Upstream
+from proxy.system.clock import now_ms
 from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions
 from quotas.replication.replication_quotas import ReplicationQuotas
+from tests.support.frames import LIST_OFFSETS, request, some_response
 from tests.support.playbook import gateway_address
 
 SECONDS_MAX: Final = 20.0
 HOST: Final = "127.0.0.1"
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 KNOWN: Final[Upstream] = ("", 0)  # the rig's own broker
+ASKED: Final = request(LIST_OFFSETS, 7, size=100)
+RESPONDED: Final = some_response(50)
 
 
 class End:
@@ -177,11 +180,29 @@ class Rig:
             sock, _ = await asyncio.get_running_loop().sock_accept(self.back)
         return self._end(sock)
 
+    async def joined(self, asked: bytes, **options: Any) -> tuple[End, End]:
+        """Connect a client as `connect` does; its broker receives its first request, a Fetch perhaps rewritten."""
+        client = self.connect(**options)
+        await client.send(asked)
+        broker = await self.accept()
+        assert len(await broker.receive(len(asked))) == len(asked)
+        return client, broker
+
     @property
     def connection(self) -> Connection:
         """The only connection there is."""
         (found,) = self.connections
         return found
+
+    def charge_produce(self, size: int) -> None:
+        """Charge the client for so many bytes."""
+        spent = self.engine.client("ANONYMOUS", "a", 1).produce
+        spent.produce(spent.flow(), size, now_ms())
+
+    def charge_fetch(self, size: int) -> None:
+        """Charge the client for so many bytes."""
+        spent = self.engine.client("ANONYMOUS", "a", 1).fetch
+        spent.fetched(spent.flow(), size, now_ms())
 
     def close(self) -> None:
         """End everything."""
@@ -202,6 +223,24 @@ class Rig:
     def _has_ended(self, connection: Connection) -> None:
         self.connections.discard(connection)
         self.ended.append(connection)
+
+
+class Clerk:
+    """Takes questions of quota requests; the test responds when it likes."""
+
+    def __init__(self) -> None:
+        self.questions: list[Question] = []
+        self.give: list[Callable[[Outcome], None]] = []
+        self.withdrawn: list[Question] = []
+
+    def ask(self, question: Question, response: Callable[[Outcome], None]) -> Withdraw:
+        self.questions.append(question)
+        self.give.append(response)
+        return lambda: self.withdrawn.append(question)
+
+    async def asked(self, count: int = 1) -> None:
+        """Wait until it was asked so often."""
+        await until(lambda: len(self.questions) == count, "it is asked")
 
 
 def listening() -> socket.socket:

@@ -10,10 +10,12 @@ import pytest
 
 from proxy.channel import PASS, REPLACE, Channel, Verdict
 from proxy.channel.verdict import IN_FLIGHT_MAX
-from proxy.net.upstream import Dial, Route, Upstream
+from proxy.net.upstream import Dial, NextRoute, Route, Upstream
 from proxy.system.clock import now_ms
 from tests.component.proxy.net.rig import (
+    ASKED,
     HOST,
+    RESPONDED,
     SECONDS_MAX,
     End,
     Rig,
@@ -25,8 +27,6 @@ from tests.component.proxy.net.rig import (
 from tests.support.directions import FakeDirection
 from tests.support.frames import LIST_OFFSETS, fetch, produce, request, some_response
 
-ASKED = request(LIST_OFFSETS, 7, size=100)
-RESPONDED = some_response(50)
 OVER = 12_000  # with 1,000 bytes/s and 10,000 free: 2 s
 
 
@@ -37,15 +37,6 @@ def gone() -> Upstream:
     return address
 
 
-async def test_request_and_response_are_relayed(rig: Rig) -> None:
-    client = rig.connect()
-    await client.send(ASKED)
-    broker = await rig.accept()
-    assert await broker.receive(len(ASKED)) == ASKED
-    await broker.send(RESPONDED)
-    assert await client.receive(len(RESPONDED)) == RESPONDED
-
-
 async def test_broker_is_not_connected_before_the_first_request(rig: Rig) -> None:
     client = rig.connect()
     await client.send(ASKED[:10])
@@ -54,92 +45,45 @@ async def test_broker_is_not_connected_before_the_first_request(rig: Rig) -> Non
         rig.back.accept()
 
 
-async def test_port_scan_costs_no_error(rig: Rig) -> None:
-    client = rig.connect()
-    client.close()
+async def test_port_scan_is_no_error_and_not_logged(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    rig.connect().close()
     await until(lambda: not rig.connections, "the connection has ended")
     assert not rig.stats.errors
+    assert not caplog.records
 
 
-async def test_client_that_closes_takes_the_brokers_connection_with_it(rig: Rig) -> None:
-    client = rig.connect()
-    await client.send(ASKED)
-    broker = await rig.accept()
-    client.close()
-    assert await broker.rest() == ASKED
-
-
-async def test_client_that_closes_with_responses_owed_is_no_error(rig: Rig) -> None:
-    client = rig.connect()
-    await client.send(ASKED)
-    broker = await rig.accept()
-    client.close()
-    await broker.rest()
+@pytest.mark.parametrize(
+    ("end", "errors"), [(End.close, {}), (End.reset, {"client_reset": 1})], ids=["closes", "resets"]
+)
+async def test_client_that_ends_takes_the_brokers_connection_with_it(
+    rig: Rig, end: Callable[[End], None], errors: dict[str, int]
+) -> None:
+    client, broker = await rig.joined(ASKED)
+    end(client)
+    assert await broker.rest() == b""
     broker.close()  # as a broker does that reads the end
     await until(lambda: not rig.connections, "the connection has ended")
-    assert not rig.stats.errors
+    assert rig.stats.errors == errors
 
 
-async def test_broker_that_closes_takes_the_clients_connection_with_it(rig: Rig) -> None:
-    client = rig.connect()
-    await client.send(ASKED)
-    broker = await rig.accept()
-    await broker.receive(len(ASKED))
-    await broker.send(RESPONDED)
-    broker.close()
-    assert await client.rest() == RESPONDED
-
-
-async def test_broker_that_closes_in_peace_is_no_error(rig: Rig) -> None:
-    client = rig.connect()
-    await client.send(ASKED)
-    broker = await rig.accept()
-    await broker.receive(len(ASKED))
-    await broker.send(RESPONDED)
-    broker.close()
-    await client.rest()
-    assert not rig.stats.errors
-
-
-async def test_broker_that_closes_with_a_response_owed_is_counted(rig: Rig) -> None:
-    client = rig.connect()
-    await client.send(ASKED)
-    broker = await rig.accept()
-    await broker.receive(len(ASKED))
-    broker.close()
-    await client.rest()
-    assert rig.stats.errors == {"broker_closed_early": 1}
-
-
-async def test_broker_that_closes_mid_frame_is_counted(rig: Rig) -> None:
-    client = rig.connect()
-    await client.send(ASKED)
-    broker = await rig.accept()
-    await broker.receive(len(ASKED))
-    await broker.send(RESPONDED[:20])
-    broker.close()
-    assert (await client.rest(), rig.stats.errors) == (RESPONDED[:20], {"broker_closed_early": 1})
-
-
-async def test_broker_that_resets_is_counted(rig: Rig) -> None:
-    client = rig.connect()
-    await client.send(ASKED)
-    broker = await rig.accept()
-    await broker.receive(len(ASKED))
-    broker.reset()
-    await client.rest()
-    assert rig.stats.errors == {"broker_reset": 1}
-
-
-async def test_client_that_resets_is_counted(rig: Rig) -> None:
-    client = rig.connect()
-    await client.send(ASKED)
-    broker = await rig.accept()
-    await broker.receive(len(ASKED))
-    client.reset()
-    await broker.rest()
-    await until(lambda: not rig.connections, "the connection has ended")
-    assert rig.stats.errors == {"client_reset": 1}
+@pytest.mark.parametrize(
+    ("sent", "end", "errors"),
+    [
+        (RESPONDED, End.close, {}),
+        (b"", End.close, {"broker_closed_early": 1}),
+        (RESPONDED[:20], End.close, {"broker_closed_early": 1}),
+        (b"", End.reset, {"broker_reset": 1}),
+    ],
+    ids=["in peace", "a response is owed", "mid-frame", "resets"],
+)
+async def test_broker_that_ends_takes_the_clients_connection_with_it(
+    rig: Rig, sent: bytes, end: Callable[[End], None], errors: dict[str, int]
+) -> None:
+    client, broker = await rig.joined(ASKED)
+    await broker.send(sent)
+    end(broker)
+    assert (await client.rest(), rig.stats.errors) == (sent, errors)
 
 
 @pytest.mark.parametrize("sent", [200, 300_000])
@@ -154,42 +98,30 @@ async def test_client_that_closes_mid_frame_is_counted(rig: Rig, sent: int) -> N
     assert rig.stats.errors == {"client_closed_mid_frame": 1}
 
 
-async def test_wrong_bytes_end_the_connection_under_their_cause(rig: Rig) -> None:
+async def test_wrong_bytes_end_the_connection_under_their_cause_with_one_line(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     client = rig.connect()
     await client.send(b"GET / HTTP/1.1\r\n\r\n")
     assert (await client.rest(), rig.stats.errors) == (b"", {"http_request": 1})
-
-
-async def test_wrong_bytes_of_a_broker_end_the_connection_under_their_cause(rig: Rig) -> None:
-    client = rig.connect()
-    await client.send(ASKED)
-    broker = await rig.accept()
-    await broker.send(some_response(50, correlation_id=77))
-    assert (await client.rest(), rig.stats.errors) == (b"", {"broker_out_of_order": 1})
-
-
-async def test_malformed_response_ends_the_connection_under_its_cause(rig: Rig) -> None:
-    client = rig.connect(gateway=True)
-    await client.send(request(10, 0, size=60))
-    broker = await rig.accept()
-    await broker.send(some_response(4))
-    assert (await client.rest(), rig.stats.errors) == (b"", {"malformed": 1})
-
-
-async def test_end_under_a_cause_is_logged_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    client = rig.connect()
-    await client.send(b"\xff\xff\xff\xff")
-    await client.rest()
     assert [record.getMessage() for record in caplog.records] == ["connection ended"]
 
 
-async def test_quiet_end_is_not_logged(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    client = rig.connect()
-    client.close()
-    await until(lambda: not rig.connections, "the connection has ended")
-    assert not caplog.records
+@pytest.mark.parametrize(
+    ("asked", "response", "cause"),
+    [
+        (ASKED, some_response(50, correlation_id=77), "broker_out_of_order"),
+        (request(10, 0, size=60), some_response(4), "malformed"),
+    ],
+    ids=["another response", "malformed"],
+)
+async def test_wrong_bytes_of_a_broker_end_the_connection_under_their_cause(
+    rig: Rig, asked: bytes, response: bytes, cause: str
+) -> None:
+    client, broker = await rig.joined(asked, gateway=True)
+    await broker.send(response)
+    assert (await client.rest(), rig.stats.errors) == (b"", {cause: 1})
 
 
 async def test_internal_error_ends_one_connection(rig: Rig) -> None:
@@ -208,14 +140,9 @@ class _Broken(FakeDirection):
 # The broker's connection
 
 
-async def test_unknown_broker_ends_the_connection(rig: Rig) -> None:
-    client = rig.connect(None)
-    await client.send(ASKED)
-    assert (await client.rest(), rig.stats.errors) == (b"", {"broker_unknown": 1})
-
-
-async def test_broker_that_is_down_ends_the_connection(rig: Rig) -> None:
-    client = rig.connect(gone())
+@pytest.mark.parametrize("next_route", [None, lambda _: Route(-1, None)], ids=["one", "no other is known"])
+async def test_broker_that_is_down_ends_the_connection(rig: Rig, next_route: NextRoute | None) -> None:
+    client = rig.connect(gone(), next_route=next_route)
     await client.send(ASKED)
     await client.rest()
     assert rig.stats.errors == {"broker_unreachable": 1}
@@ -230,9 +157,7 @@ async def test_broker_that_is_down_and_back_is_reported(rig: Rig) -> None:
         await client.send(ASKED)
         await client.rest()
     assert reports == [(1, f"{down[0]}:{down[1]}: ECONNREFUSED")]
-    client = rig.connect()
-    await client.send(ASKED)
-    assert await (await rig.accept()).receive(len(ASKED)) == ASKED
+    await rig.joined(ASKED)
     assert reports[1:] == [(1, "")]
 
 
@@ -250,10 +175,7 @@ async def test_dead_broker_is_skipped_at_the_bootstrap_port(
             return Route(10 + len(found_dead), dead[len(found_dead)])
         return Route(5, rig.back.getsockname())
 
-    client = rig.connect(dead[0], next_route=next_route)
-    await client.send(ASKED)
-    broker = await rig.accept()
-    assert await broker.receive(len(ASKED)) == ASKED
+    client, broker = await rig.joined(ASKED, upstream=dead[0], next_route=next_route)
     await broker.send(RESPONDED)
     assert await client.receive(len(RESPONDED)) == RESPONDED
     assert tried == [dead[:1], dead[:2], dead]
@@ -275,13 +197,6 @@ async def test_no_more_than_four_others_are_tried(rig: Rig) -> None:
     assert (asked, rig.stats.errors) == (4, {"broker_unreachable": 1})
 
 
-async def test_connection_ends_if_no_other_broker_is_known(rig: Rig) -> None:
-    client = rig.connect(gone(), next_route=lambda _: Route(-1, None))
-    await client.send(ASKED)
-    await client.rest()
-    assert rig.stats.errors == {"broker_unreachable": 1}
-
-
 async def test_broker_that_does_not_respond_to_the_connect_ends_the_connection(rig: Rig) -> None:
     reports: list[tuple[int, str]] = []
     rig.shared.dials.report = lambda broker, problem: reports.append((broker, problem))
@@ -298,16 +213,12 @@ async def test_broker_that_does_not_respond_to_the_connect_ends_the_connection(r
             sock.close()
 
 
-async def test_broker_that_can_not_even_be_dialled_ends_the_connection(rig: Rig) -> None:
-    client = rig.connect(("255.255.255.255", 1))  # no TCP connection goes to a broadcast address
-    await client.send(ASKED)
-    await client.rest()
-    assert rig.stats.errors == {"broker_unreachable": 1}
-
-
 @pytest.mark.parametrize(
     ("upstream", "cause"),
-    [(None, "broker_unknown"), (("255.255.255.255", 1), "broker_unreachable")],
+    [
+        (None, "broker_unknown"),
+        (("255.255.255.255", 1), "broker_unreachable"),  # no TCP connection goes to a broadcast address
+    ],
     ids=["unknown", "unreachable at once"],
 )
 async def test_channel_is_not_shown_anything_once_its_broker_can_not_be_dialled(
@@ -320,25 +231,6 @@ async def test_channel_is_not_shown_anything_once_its_broker_can_not_be_dialled(
     await client.send(ASKED)
     assert (await client.rest(), rig.stats.errors) == (b"", {cause: 1})
     assert shown == [False, False], "both parts, before it is closed"
-
-
-async def test_failed_dial_calls_no_callback_after_its_cancellation(rig: Rig) -> None:
-    told: list[str] = []
-    dial = Dial(
-        Route(1, None),
-        None,
-        rig.shared,
-        lambda _stream, _broker: None,
-        lambda cause, _detail: told.append(cause),
-    )
-    dial.begin()
-    dial.cancel()
-    await asyncio.sleep(0)
-    assert told == []
-    dial.begin()
-    assert told == [], "not from within"
-    await asyncio.sleep(0)
-    assert told == ["broker_unknown"]
 
 
 class _InTwoParts(FakeDirection):
@@ -356,6 +248,19 @@ class _InTwoParts(FakeDirection):
         else:
             verdict.passing, verdict.order = end - start, PASS
         return verdict
+
+
+async def test_failed_dial_calls_no_callback_after_its_cancellation(rig: Rig) -> None:
+    told: list[str] = []
+    dial = Dial(Route(1, None), None, rig.shared, lambda *_: None, lambda cause, _: told.append(cause))
+    dial.begin()
+    dial.cancel()
+    await asyncio.sleep(0)
+    assert told == []
+    dial.begin()
+    assert told == [], "not from within"
+    await asyncio.sleep(0)
+    assert told == ["broker_unknown"]
 
 
 async def test_broker_at_an_ipv6_address_is_reached(rig: Rig) -> None:
@@ -379,8 +284,7 @@ async def test_no_descriptor_for_the_broker_ends_the_connection(rig: Rig) -> Non
 
 async def test_broker_that_goes_while_it_is_written_to_ends_the_connection(rig: Rig) -> None:
     client = rig.connect()
-    asked = produce(9, 20_000_000)
-    sending = asyncio.ensure_future(client.send(asked))
+    sending = asyncio.ensure_future(client.send(produce(9, 20_000_000)))
     broker = await rig.accept()
     await broker.receive(1_000_000)
     broker.reset()
@@ -390,9 +294,7 @@ async def test_broker_that_goes_while_it_is_written_to_ends_the_connection(rig: 
 
 
 async def test_client_that_goes_while_it_is_written_to_ends_the_connection(rig: Rig) -> None:
-    client = rig.connect()
-    await client.send(ASKED)
-    broker = await rig.accept()
+    client, broker = await rig.joined(ASKED)
     sending = asyncio.ensure_future(broker.send(some_response(20_000_000)))
     await client.receive(1_000_000)
     client.reset()
@@ -417,19 +319,15 @@ async def test_more_requests_than_may_be_on_their_way_are_relayed_in_the_end(rig
 
 async def test_response_made_here_follows_one_that_the_client_is_slow_to_read(rig: Rig) -> None:
     rig.quota(consumer=1000)
-    spent = rig.engine.client("ANONYMOUS", "a", 1).fetch
-    spent.fetched(spent.flow(), 50_000, now_ms())
-    client = rig.connect(send_buffer=4096)
-    await client.send(ASKED)
-    broker = await rig.accept()
-    await broker.receive(len(ASKED))
-    large = some_response(5_000_000)
+    rig.charge_fetch(50_000)
+    client, broker = await rig.joined(ASKED, send_buffer=4096)
+    large = some_response(20_000_000)
     sending = asyncio.ensure_future(broker.send(large))
     await until(lambda: rig.connection.responses.blocked, "the response waits for the client")
+    assert not sending.done(), "a client that does not read stops the broker"
     await client.send(fetch(11, correlation_id=2))
     assert await client.receive(len(large)) == large
-    (length, correlation_id) = struct.unpack(">ii", await client.receive(8))
-    assert (length, correlation_id) == (18, 2)
+    assert struct.unpack(">ii", await client.receive(8)) == (18, 2)
     await sending
 
 
@@ -443,10 +341,7 @@ async def test_throttled_request_to_an_unknown_broker_leaves_no_gauge_behind(rig
 
 async def test_response_made_here_needs_no_broker(rig: Rig) -> None:
     rig.quota(consumer=1000)
-    spent = rig.engine.client("ANONYMOUS", "a", 1).fetch
-    spent.fetched(spent.flow(), 50_000, now_ms())
+    rig.charge_fetch(50_000)
     client = rig.connect(None)
-    asked = fetch(11)
-    await client.send(asked)
-    (length,) = struct.unpack(">i", await client.receive(4))
-    assert (length, rig.stats.errors) == (18, {})
+    await client.send(fetch(11))
+    assert (struct.unpack(">i", await client.receive(4)), rig.stats.errors) == ((18,), {})

@@ -1,7 +1,6 @@
 """A connection whose large frames are read beside the loop: in order, once, and not for a closed one."""
 
 from collections.abc import Callable
-from typing import Any
 
 from protocol.api import FIND_COORDINATOR
 from protocol.messages import addresses
@@ -10,7 +9,7 @@ from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine
 from quotas.options import EngineOptions
-from tests.component.proxy.net.rig import Rig, until
+from tests.component.proxy.net.rig import End, Rig, until
 from tests.support.frames import LIST_OFFSETS, frame, request, some_response
 from tests.support.mutation_frames import create
 from tests.support.playbook import gateway_address
@@ -54,7 +53,7 @@ class SlowWorker:
         self.jobs.clear()
 
 
-def with_worker(rig: Rig) -> Any:
+def with_worker(rig: Rig) -> SlowWorker:
     """Put a slow worker in the thread's place."""
     rig.shared.worker.close()
     worker = SlowWorker()
@@ -62,24 +61,24 @@ def with_worker(rig: Rig) -> Any:
     return worker
 
 
+async def reading(rig: Rig) -> tuple[End, End, SlowWorker]:
+    """A client, its broker, whose large response a slow worker has got, and the worker."""
+    worker = with_worker(rig)
+    client, broker = await rig.joined(ASKED + PLAIN, gateway=True)
+    await broker.send(LARGE)
+    await until(lambda: len(worker.jobs) == 1, "a job is given")
+    return client, broker, worker
+
+
 async def test_large_response_is_rewritten_and_the_next_one_follows(rig: Rig) -> None:
     assert len(LARGE) > AT_ONCE_BYTES_MAX
-    client = rig.connect(gateway=True)
-    await client.send(ASKED + PLAIN)
-    broker = await rig.accept()
-    assert await broker.receive(len(ASKED + PLAIN)) == ASKED + PLAIN
+    client, broker = await rig.joined(ASKED + PLAIN, gateway=True)
     await broker.send(LARGE + PLAIN_RESPONSE)
-    assert await client.receive(len(REWRITTEN)) == REWRITTEN
-    assert await client.receive(len(PLAIN_RESPONSE)) == PLAIN_RESPONSE
+    assert await client.receive(len(REWRITTEN + PLAIN_RESPONSE)) == REWRITTEN + PLAIN_RESPONSE
 
 
 async def test_nothing_is_read_while_a_frame_is_being_read(rig: Rig) -> None:
-    worker = with_worker(rig)
-    client = rig.connect(gateway=True)
-    await client.send(ASKED + PLAIN)
-    broker = await rig.accept()
-    await broker.send(LARGE)
-    await until(lambda: len(worker.jobs) == 1, "a job is given")
+    client, broker, worker = await reading(rig)
     assert rig.connection.responses.paused
     await broker.send(PLAIN_RESPONSE)
     rig.connection.responses.show_kept()  # whatever else makes it look again
@@ -94,12 +93,7 @@ async def test_nothing_is_read_while_a_frame_is_being_read(rig: Rig) -> None:
 
 
 async def test_job_of_a_connection_that_has_ended_changes_nothing(rig: Rig) -> None:
-    worker = with_worker(rig)
-    client = rig.connect(gateway=True)
-    await client.send(ASKED)
-    broker = await rig.accept()
-    await broker.send(LARGE)
-    await until(lambda: len(worker.jobs) == 1, "a job is given")
+    client, _, worker = await reading(rig)
     client.reset()
     await until(lambda: not rig.connections, "the connection ends")
     assert worker.withdrawn == 1
@@ -110,12 +104,7 @@ async def test_job_of_a_connection_that_has_ended_changes_nothing(rig: Rig) -> N
 
 
 async def test_job_that_finds_no_room_ends_its_connection(rig: Rig) -> None:
-    worker = with_worker(rig)
-    client = rig.connect(gateway=True)
-    await client.send(ASKED)
-    broker = await rig.accept()
-    await broker.send(LARGE)
-    await until(lambda: len(worker.jobs) == 1, "a job is given")
+    client, _, worker = await reading(rig)
     ((_, _, done),) = worker.jobs
     done(False)
     assert await client.rest() == b""

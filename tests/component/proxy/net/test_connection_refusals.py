@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from proxy.system.clock import now_ms
-from tests.component.proxy.net.rig import SECONDS_MAX, Rig, until
-from tests.support.frames import LIST_OFFSETS, produce, request, some_response
+from tests.component.proxy.net.rig import ASKED, RESPONDED, SECONDS_MAX, Rig, until
+from tests.support.frames import produce
 
 LARGE = 2_000_000
 
@@ -14,8 +13,7 @@ LARGE = 2_000_000
 def spend(rig: Rig) -> None:
     """Use the quota up for longer than the longest hold: 100 s against 0.2 s."""
     rig.quota(producer=10_000, policy="schedule", hold_seconds_max=0.2)
-    spent = rig.engine.client("ANONYMOUS", "a", 1).produce
-    spent.produce(spent.flow(), 1_000_000, now_ms())
+    rig.charge_produce(1_000_000)
 
 
 @pytest.mark.parametrize(("acks", "label"), [(-1, "acks"), (0, "acks0")])
@@ -38,13 +36,12 @@ async def test_refused_client_is_closed_and_no_byte_reaches_the_broker(
 async def test_responses_that_are_owed_come_before_the_end(rig: Rig) -> None:
     spend(rig)
     client = rig.connect()
-    asked = request(LIST_OFFSETS, 7, size=100)
-    await client.send(asked + produce(9, 5000, correlation_id=2) + produce(9, 5000, correlation_id=3))
+    await client.send(ASKED + produce(9, 5000, correlation_id=2) + produce(9, 5000, correlation_id=3))
     broker = await rig.accept()
-    assert await broker.receive(len(asked)) == asked
+    assert await broker.receive(len(ASKED)) == ASKED
     await until(lambda: bool(rig.stats.produce_refused), "the request is refused")
-    await broker.send(some_response(50))
-    assert await client.rest() == some_response(50)
+    await broker.send(RESPONDED)
+    assert await client.rest() == RESPONDED
     assert await broker.rest() == b""  # neither of the two
 
 

@@ -6,7 +6,7 @@ from protocol.api import SHARE_ACKNOWLEDGE
 from proxy.system.clock import now_ms
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.options import EngineOptions
-from tests.component.proxy.net.rig import Rig, until
+from tests.component.proxy.net.rig import End, Rig, until
 from tests.support.frames import LIST_OFFSETS, produce, request
 from tests.support.playbook import mute_left_ms
 from tests.support.share_frames import share_acknowledge
@@ -18,13 +18,19 @@ def acknowledge(correlation_id: int) -> bytes:
     return request(SHARE_ACKNOWLEDGE, 2, ACKNOWLEDGED, correlation_id=correlation_id)
 
 
-async def test_acknowledgement_that_comes_within_a_mute_passes_at_once(rig: Rig) -> None:
+async def muted(rig: Rig) -> tuple[End, End]:
+    """A client that shares and is muted for 20 s, and its broker."""
     rig.quota(producer=10_000)
-    client = rig.connect()
-    first, over = acknowledge(1), produce(9, 300_000, correlation_id=2)  # 20 s
-    await client.send(first + over)
-    broker = await rig.accept()
-    await broker.receive(len(first) + len(over))
+    return await rig.joined(acknowledge(1) + produce(9, 300_000, correlation_id=2))
+
+
+def raise_quota(rig: Rig) -> None:
+    rig.engine.update(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1e9)), now_ms())
+    rig.connection.reconsider()
+
+
+async def test_acknowledgement_that_comes_within_a_mute_passes_at_once(rig: Rig) -> None:
+    client, broker = await muted(rig)
     assert mute_left_ms(rig.connection.channel, now_ms()) > 10_000
     await client.send(acknowledge(3)[:20])
     await client.send(acknowledge(3)[20:])
@@ -32,31 +38,19 @@ async def test_acknowledgement_that_comes_within_a_mute_passes_at_once(rig: Rig)
     assert rig.stats.muted == 0
     await client.send(request(LIST_OFFSETS, 7, correlation_id=4, size=60))
     await until(lambda: rig.stats.muted == 1, "what is no acknowledgement waits")
-    rig.engine.update(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1e9)), now_ms())
-    rig.connection.reconsider()
+    raise_quota(rig)
     await broker.receive(64)
 
 
 async def test_raised_quota_ends_a_mute_that_nothing_waits_for(rig: Rig) -> None:
-    rig.quota(producer=10_000)
-    client = rig.connect()
-    first, over = acknowledge(1), produce(9, 300_000, correlation_id=2)
-    await client.send(first + over)
-    broker = await rig.accept()
-    await broker.receive(len(first) + len(over))
-    rig.engine.update(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1e9)), now_ms())
-    rig.connection.reconsider()
+    client, broker = await muted(rig)
+    raise_quota(rig)
     await client.send(request(LIST_OFFSETS, 7, correlation_id=4, size=60))
     await broker.receive(64)
 
 
 async def test_client_that_closes_while_it_is_read_muted_is_noticed(rig: Rig) -> None:
-    rig.quota(producer=10_000)
-    client = rig.connect()
-    first, over = acknowledge(1), produce(9, 300_000, correlation_id=2)
-    await client.send(first + over)
-    broker = await rig.accept()
-    await broker.receive(len(first) + len(over))
+    client, broker = await muted(rig)
     client.close()
     assert await broker.rest() == b""
     broker.close()

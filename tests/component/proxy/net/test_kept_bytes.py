@@ -1,16 +1,13 @@
 """What connections keep in memory counts against the budget, whatever it is, and closing gives it back."""
 
-from collections.abc import Callable
-
 import pytest
 
 from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from protocol.primitives import count_bytes
-from proxy.channel import Question, SharedResponse
+from proxy.channel import SharedResponse
 from proxy.channel.direction import ENTRY_BYTES
-from proxy.net.shared import Outcome, Withdraw
 from proxy.system.clock import now_ms
-from tests.component.proxy.net.rig import End, Rig, until
+from tests.component.proxy.net.rig import Clerk, End, Rig, until
 from tests.support.frames import LIST_OFFSETS, fetch, filler, request
 from tests.support.playbook import owed_of
 
@@ -21,21 +18,6 @@ WHOLE = request(ALTER_CLIENT_QUOTAS, 1, size=MIB)
 HALF = 200_000
 DESCRIBE = request(DESCRIBE_CLIENT_QUOTAS, 1, b"fields", correlation_id=7)
 FRAME_MS = 61_000  # a sweep later than limits.frame_seconds
-
-
-class Clerk:
-    """Takes questions; the test answers them."""
-
-    def __init__(self) -> None:
-        self.give: list[Callable[[Outcome], None]] = []
-
-    def ask(self, _question: Question, response: Callable[[Outcome], None]) -> Withdraw:
-        self.give.append(response)
-        return lambda: None
-
-    async def asked(self, count: int) -> None:
-        """Wait until it was asked so often."""
-        await until(lambda: len(self.give) == count, "it is asked")
 
 
 async def half_sent(rig: Rig, count: int = HALF, from_address: str = "192.0.2.1") -> End:
@@ -183,8 +165,7 @@ def throttled_fetch(session_id: int, tag_bytes: int) -> bytes:
 
 async def test_throttled_sessions_keep_no_tags(rig: Rig) -> None:
     rig.quota(consumer=1000, mute_seconds_max=1)
-    throttle = rig.engine.client("ANONYMOUS", "a", 1).fetch
-    throttle.fetched(throttle.flow(), 10_000_000, now_ms())
+    rig.charge_fetch(10_000_000)
     for session_id in range(1, CONNECTIONS + 1):
         client = rig.connect()
         asked = throttled_fetch(session_id, 100_000 if session_id % 2 else 100)

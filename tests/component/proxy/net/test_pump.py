@@ -10,7 +10,7 @@ from proxy.channel import PASS, REPLACE, Verdict
 from proxy.net.pump import SPLICE_BYTES_MIN
 from proxy.net.shared import READ_BYTES_MAX
 from proxy.system.stats import LATENCY_BOUNDS_US
-from tests.component.proxy.net.rig import End, Rig, until
+from tests.component.proxy.net.rig import ASKED, End, Rig, until
 from tests.support.directions import FakeDirection
 from tests.support.frames import LIST_OFFSETS, produce, request, some_response
 
@@ -33,21 +33,11 @@ async def through(source: End, destination: End, data: bytes) -> bytes:
     return received
 
 
-async def connected(rig: Rig, *, send_buffer: int = 0, receive_buffer: int = 0) -> tuple[End, End]:
-    """A client whose broker is connected, and one response owed."""
-    client = rig.connect(send_buffer=send_buffer, receive_buffer=receive_buffer)
-    asked = request(LIST_OFFSETS, 7, size=100)
-    await client.send(asked)
-    broker = await rig.accept()
-    await broker.receive(len(asked))
-    return client, broker
-
-
 @pytest.mark.parametrize("pipes_max", [0, 64], ids=["buffers", "splice"])
 @pytest.mark.parametrize("size", SIZES)
 async def test_requests_of_any_size_arrive_as_they_were_sent(rig: Rig, pipes_max: int, size: int) -> None:
     rig.limit(pipes_max=pipes_max)
-    client, broker = await connected(rig)
+    client, broker = await rig.joined(ASKED)
     asked = b"".join(produce(9, 60 + size, correlation_id=number) for number in (2, 3))
     assert await through(client, broker, asked) == asked
 
@@ -56,7 +46,7 @@ async def test_requests_of_any_size_arrive_as_they_were_sent(rig: Rig, pipes_max
 @pytest.mark.parametrize("size", SIZES)
 async def test_responses_of_any_size_arrive_as_they_were_sent(rig: Rig, pipes_max: int, size: int) -> None:
     rig.limit(pipes_max=pipes_max)
-    client, broker = await connected(rig)
+    client, broker = await rig.joined(ASKED)
     asked = request(LIST_OFFSETS, 7, correlation_id=2)
     await client.send(asked)
     await broker.receive(len(asked))
@@ -65,34 +55,27 @@ async def test_responses_of_any_size_arrive_as_they_were_sent(rig: Rig, pipes_ma
 
 
 @pytest.mark.parametrize("pipes_max", [0, 64], ids=["buffers", "splice"])
-async def test_destination_that_takes_little_at_a_time_gets_all(rig: Rig, pipes_max: int) -> None:
+@pytest.mark.parametrize("sizes", [(LARGE,), (500_000, 50, 200_000)], ids=["one", "frames behind a slow one"])
+async def test_destination_that_takes_little_at_a_time_gets_all(
+    rig: Rig, pipes_max: int, sizes: tuple[int, ...]
+) -> None:
     rig.limit(pipes_max=pipes_max)
-    client, broker = await connected(rig, send_buffer=4096)
-    response = some_response(LARGE)
-    assert await through(broker, client, response) == response
-
-
-@pytest.mark.parametrize("pipes_max", [0, 64], ids=["buffers", "splice"])
-async def test_frames_behind_a_slow_one_follow_it(rig: Rig, pipes_max: int) -> None:
-    rig.limit(pipes_max=pipes_max)
-    client, broker = await connected(rig, send_buffer=4096)
-    more = b"".join(request(LIST_OFFSETS, 7, correlation_id=number) for number in (2, 3))
-    await client.send(more)
-    await broker.receive(len(more))
-    sizes = {1: 500_000, 2: 50, 3: 200_000}
-    response = b"".join(some_response(size, correlation_id=number) for number, size in sizes.items())
+    numbers = range(1, len(sizes) + 1)
+    asked = b"".join(request(LIST_OFFSETS, 7, correlation_id=number) for number in numbers)
+    client, broker = await rig.joined(asked, send_buffer=4096)
+    response = b"".join(some_response(size, correlation_id=n) for n, size in enumerate(sizes, 1))
     assert await through(broker, client, response) == response
 
 
 async def test_payload_does_not_enter_the_process(rig: Rig) -> None:
-    client, broker = await connected(rig)
+    client, broker = await rig.joined(ASKED)
     await through(client, broker, produce(9, LARGE, correlation_id=2))
     assert rig.stats.spliced_bytes > LARGE - 2 * READ_BYTES_MAX
 
 
 async def test_rest_of_a_request_that_has_arrived_whole_is_copied(rig: Rig) -> None:
     """A client has just written it: a copy costs less than a pipe. The next header is read with its payload again."""
-    client, broker = await connected(rig, receive_buffer=1 << 20)
+    client, broker = await rig.joined(ASKED, receive_buffer=1 << 20)
     for number in (2, 3):
         asked = produce(9, READ_BYTES_MAX + SPLICE_BYTES_MIN + 1_000, correlation_id=number)
         client.send_whole(asked)
@@ -101,7 +84,7 @@ async def test_rest_of_a_request_that_has_arrived_whole_is_copied(rig: Rig) -> N
 
 
 async def test_rest_of_a_request_that_comes_later_is_spliced(rig: Rig) -> None:
-    client, broker = await connected(rig, receive_buffer=1 << 20)
+    client, broker = await rig.joined(ASKED, receive_buffer=1 << 20)
     asked = produce(9, READ_BYTES_MAX + SPLICE_BYTES_MIN + 1_000, correlation_id=2)
     client.send_whole(asked[:READ_BYTES_MAX])
     assert await broker.receive(READ_BYTES_MAX) == asked[:READ_BYTES_MAX]
@@ -115,7 +98,7 @@ async def test_rest_of_a_request_that_comes_later_is_spliced(rig: Rig) -> None:
 
 
 async def test_rest_beyond_the_buffer_is_spliced(rig: Rig) -> None:
-    client, broker = await connected(rig, receive_buffer=1 << 20)
+    client, broker = await rig.joined(ASKED, receive_buffer=1 << 20)
     asked = produce(9, 2 * READ_BYTES_MAX + 5_000, correlation_id=2)
     client.send_whole(asked)
     assert await broker.receive(len(asked)) == asked
@@ -123,7 +106,7 @@ async def test_rest_beyond_the_buffer_is_spliced(rig: Rig) -> None:
 
 
 async def test_records_of_a_consumer_are_spliced(rig: Rig) -> None:
-    client, broker = await connected(rig)
+    client, broker = await rig.joined(ASKED)
     response = some_response(READ_BYTES_MAX + SPLICE_BYTES_MIN + 1_000)
     assert await through(broker, client, response) == response
     assert rig.stats.spliced_bytes > SPLICE_BYTES_MIN
@@ -132,7 +115,7 @@ async def test_records_of_a_consumer_are_spliced(rig: Rig) -> None:
 @pytest.mark.parametrize("size", [100_000, 500_000])
 @pytest.mark.parametrize("piece_bytes", [5_000, SPLICE_BYTES_MIN + 1, READ_BYTES_MAX])
 async def test_frames_that_arrive_in_pieces_pass(rig: Rig, size: int, piece_bytes: int) -> None:
-    client, broker = await connected(rig)
+    client, broker = await rig.joined(ASKED)
     asked = b"".join(produce(9, size, correlation_id=number) for number in range(2, 5))
     receiving = asyncio.ensure_future(broker.receive(len(asked)))
     for at in range(0, len(asked), piece_bytes):
@@ -143,22 +126,14 @@ async def test_frames_that_arrive_in_pieces_pass(rig: Rig, size: int, piece_byte
 
 async def test_pipe_is_given_back_behind_a_frame(rig: Rig) -> None:
     rig.limit(pipes_max=1)
-    client, broker = await connected(rig)
+    client, broker = await rig.joined(ASKED)
     await through(client, broker, produce(9, LARGE, correlation_id=2) + produce(9, 100, correlation_id=3))
     assert rig.shared.pipes.take() is not None
 
 
-async def test_refused_splice_falls_back_to_buffers(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_args: object, **_kwargs: object) -> int:
-        raise OSError(errno.EINVAL, "not these sockets")
-
-    monkeypatch.setattr(os, "splice", refuse)
-    client, broker = await connected(rig)
-    asked = produce(9, LARGE, correlation_id=2)
-    assert await through(client, broker, asked) == asked
-
-
-async def test_refused_splice_is_not_tried_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refused_splice_falls_back_to_buffers_and_is_not_tried_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tried = []
 
     def refuse(*_args: object, **_kwargs: object) -> int:
@@ -166,8 +141,9 @@ async def test_refused_splice_is_not_tried_again(rig: Rig, monkeypatch: pytest.M
         raise OSError(errno.EINVAL, "not these sockets")
 
     monkeypatch.setattr(os, "splice", refuse)
-    client, broker = await connected(rig)
-    await through(client, broker, produce(9, LARGE, correlation_id=2))
+    client, broker = await rig.joined(ASKED)
+    asked = produce(9, LARGE, correlation_id=2)
+    assert await through(client, broker, asked) == asked
     assert len(tried) == 1
 
 
@@ -176,7 +152,7 @@ async def test_splice_that_fails_ends_the_connection(rig: Rig, monkeypatch: pyte
         raise ConnectionResetError(errno.ECONNRESET, "gone")
 
     monkeypatch.setattr(os, "splice", fail)
-    client, broker = await connected(rig)
+    client, broker = await rig.joined(ASKED)
     asked = produce(9, LARGE, correlation_id=2)
     sending = asyncio.ensure_future(client.send(asked))
     await broker.rest()
@@ -186,10 +162,10 @@ async def test_splice_that_fails_ends_the_connection(rig: Rig, monkeypatch: pyte
 
 async def test_connection_beyond_the_last_pipe_uses_buffers(rig: Rig) -> None:
     rig.limit(pipes_max=1)
-    _, slow_broker = await connected(rig, send_buffer=4096)
+    _, slow_broker = await rig.joined(ASKED, send_buffer=4096)
     sending = asyncio.ensure_future(slow_broker.send(some_response(LARGE)))
     await until(lambda: rig.connection.responses.blocked and rig.stats.spliced_bytes > 0, "the pipe is lent")
-    client, broker = await connected(rig)
+    client, broker = await rig.joined(ASKED)
     asked = produce(9, LARGE, correlation_id=2)
     assert await through(client, broker, asked) == asked
     assert rig.stats.pipe_fallbacks > 0
@@ -198,7 +174,7 @@ async def test_connection_beyond_the_last_pipe_uses_buffers(rig: Rig) -> None:
 
 async def test_pipe_of_a_connection_that_ends_with_bytes_in_it_is_not_lent_again(rig: Rig) -> None:
     rig.limit(pipes_max=1)
-    client, broker = await connected(rig, send_buffer=4096)
+    client, broker = await rig.joined(ASKED, send_buffer=4096)
     sending = asyncio.ensure_future(broker.send(some_response(LARGE)))
     await until(
         lambda: rig.connection.responses.blocked and rig.stats.spliced_bytes > 0, "the pipe is filled"
@@ -213,7 +189,7 @@ async def test_pipe_of_a_connection_that_ends_with_bytes_in_it_is_not_lent_again
 
 
 async def test_client_that_closes_within_a_spliced_frame_is_counted(rig: Rig) -> None:
-    client, broker = await connected(rig)
+    client, broker = await rig.joined(ASKED)
     half = produce(9, LARGE, correlation_id=2)[: LARGE // 2]
     receiving = asyncio.ensure_future(broker.rest())
     await client.send(half)
@@ -224,7 +200,7 @@ async def test_client_that_closes_within_a_spliced_frame_is_counted(rig: Rig) ->
 
 
 async def test_broker_that_closes_within_a_spliced_frame_is_counted(rig: Rig) -> None:
-    client, broker = await connected(rig)
+    client, broker = await rig.joined(ASKED)
     half = some_response(LARGE)[: LARGE // 2]
     receiving = asyncio.ensure_future(client.rest())
     await broker.send(half)
@@ -234,11 +210,8 @@ async def test_broker_that_closes_within_a_spliced_frame_is_counted(rig: Rig) ->
 
 
 async def test_frame_that_has_to_be_whole_is_kept_beyond_the_read_buffer(rig: Rig) -> None:
-    client = rig.connect(gateway=True)
-    asked = request(10, 0, size=60)  # FindCoordinator: its response is rewritten whole
-    await client.send(asked)
-    broker = await rig.accept()
-    await broker.receive(len(asked))
+    # FindCoordinator: its response is rewritten whole.
+    client, broker = await rig.joined(request(10, 0, size=60), gateway=True)
     # Error, node, host of 30,000 bytes, port; and 400,000 bytes more than any broker sends.
     body = (
         b"\0\0\0\1" + b"\0\0" + b"\0\0\0\2" + b"\x75\x30" + b"h" * 30_000 + b"\0\0\x23\x84" + bytes(400_000)
@@ -250,10 +223,8 @@ async def test_frame_that_has_to_be_whole_is_kept_beyond_the_read_buffer(rig: Ri
 
 
 async def test_latency_is_sampled(rig: Rig) -> None:
-    client, broker = await connected(rig)
-    for number in range(
-        2, 4000
-    ):  # one in sixteen is timed, by chance: four thousand without one do not happen
+    client, broker = await rig.joined(ASKED)
+    for number in range(2, 4000):  # one in sixteen is timed, by chance: so many without one do not happen
         await through(client, broker, request(LIST_OFFSETS, 7, correlation_id=number, size=100))
         if rig.stats.latency_count:
             break
@@ -262,7 +233,7 @@ async def test_latency_is_sampled(rig: Rig) -> None:
 
 
 async def test_bytes_are_counted_when_the_connection_ends(rig: Rig) -> None:
-    client, broker = await connected(rig)
+    client, broker = await rig.joined(ASKED)
     await through(broker, client, some_response(96))
     client.close()
     broker.close()
@@ -305,7 +276,7 @@ async def calls_by_turn(direction: _EachReplaced, receiving: asyncio.Future[byte
 @pytest.mark.parametrize("times", [1, 1000], ids=["client reads", "client reads slowly"])
 @pytest.mark.parametrize("rest", [0, 3], ids=["whole frames", "heads"])
 async def test_replaced_frames_take_turns_with_the_rest_of_the_loop(rig: Rig, rest: int, times: int) -> None:
-    client, broker = await connected(rig, send_buffer=4096)
+    client, broker = await rig.joined(ASKED, send_buffer=4096)
     direction = _EachReplaced()
     direction.frame, direction.times = 1 + rest, times
     rig.connection.responses.direction = direction
@@ -318,7 +289,7 @@ async def test_replaced_frames_take_turns_with_the_rest_of_the_loop(rig: Rig, re
 
 
 async def test_large_frames_that_are_replaced_have_a_turn_each(rig: Rig) -> None:
-    client, broker = await connected(rig)
+    client, broker = await rig.joined(ASKED)
     direction = _EachReplaced()
     rig.connection.responses.direction = direction
     direction.frame = direction.head = 199 * 64
@@ -330,7 +301,7 @@ async def test_large_frames_that_are_replaced_have_a_turn_each(rig: Rig) -> None
 
 
 async def test_turn_ends_within_a_frame_whose_rest_is_still_to_come(rig: Rig) -> None:
-    client, broker = await connected(rig)
+    client, broker = await rig.joined(ASKED)
     direction = _EachReplaced()
     rig.connection.responses.direction = direction
     direction.frame = 4

@@ -5,7 +5,6 @@ test's own clock, so that a slow machine cannot fail it.
 """
 
 import asyncio
-import socket
 from collections.abc import Callable
 from time import monotonic
 
@@ -15,12 +14,10 @@ from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine
 from quotas.options import EngineOptions
-from tests.component.proxy.net.rig import End, Rig, until
+from tests.component.proxy.net.rig import ASKED, RESPONDED, End, Rig, connecting, until
 from tests.support.frames import LIST_OFFSETS, produce, produce_response, request, some_response
 
 SECONDS = 0.1
-ASKED = request(LIST_OFFSETS, 7, size=100)
-RESPONDED = some_response(50)
 LARGE = 200_000  # it is spliced
 
 
@@ -38,10 +35,7 @@ def spent(rig: Rig) -> float:
 
 async def asked(rig: Rig) -> tuple[End, End]:
     """A client whose first request got a response, and its broker."""
-    client = rig.connect()
-    await client.send(ASKED)
-    broker = await rig.accept()
-    await broker.receive(len(ASKED))
+    client, broker = await rig.joined(ASKED)
     await broker.send(RESPONDED)
     await client.receive(len(RESPONDED))
     return client, broker
@@ -80,7 +74,7 @@ async def test_slow_upload_is_the_clients_time(measured: Rig, size: int) -> None
 async def test_time_until_the_broker_is_connected_is_not_charged(measured: Rig) -> None:
     # A broker with a full queue accepts no connection before one is taken from it.
     measured.back.listen(0)
-    blocking = [_knock(measured) for _ in range(2)]
+    blocking = [connecting(measured.back.getsockname()) for _ in range(2)]
     client = measured.connect()
     await client.send(ASKED)
     await until(lambda: measured.connection.requests.blocked, "the request waits for the broker")
@@ -93,11 +87,8 @@ async def test_time_until_the_broker_is_connected_is_not_charged(measured: Rig) 
 
 
 async def test_slow_reader_is_not_charged_for_the_next_response(measured: Rig) -> None:
-    client = measured.connect(send_buffer=65_536)
     both = ASKED + request(LIST_OFFSETS, 7, correlation_id=2, size=100)
-    await client.send(both)
-    broker = await measured.accept()
-    await broker.receive(len(both))
+    client, broker = await measured.joined(both, send_buffer=65_536)
     large, small = some_response(8_000_000), some_response(50, correlation_id=2)
     sending = asyncio.create_task(broker.send(large + small))
     await until(lambda: measured.connection.responses.blocked, "the client does not read")
@@ -106,13 +97,6 @@ async def test_slow_reader_is_not_charged_for_the_next_response(measured: Rig) -
     await client.receive(len(large) + len(small))
     await sending
     assert spent(measured) - before < monotonic() - started - SECONDS
-
-
-def _knock(rig: Rig) -> socket.socket:
-    sock = socket.socket()
-    sock.setblocking(False)
-    sock.connect_ex(rig.back.getsockname())
-    return sock
 
 
 async def _respond_to_all(rig: Rig, client: End) -> None:

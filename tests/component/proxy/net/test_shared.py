@@ -2,79 +2,56 @@
 
 import asyncio
 import socket
-import struct
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 
 import pytest
 
 from proxy.net.shared import Hangups
-from tests.component.proxy.net.rig import HOST, until
+from tests.component.proxy.net.rig import End, listening, until
+
+
+class Watched:
+    """One watched end of a connection, the peer's end, and what was noticed: whether it was a reset."""
+
+    def __init__(self) -> None:
+        with listening() as server:
+            self.near = socket.create_connection(server.getsockname())
+            self.far = End(server.accept()[0])
+        self.seen: list[bool] = []
+        self.hangups = Hangups(asyncio.get_running_loop())
+        self.hangups.watch(self.near.fileno(), self.seen.append)
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Two ends of one connection."""
-    with closing(socket.create_server((HOST, 0))) as server:
-        near = socket.create_connection(server.getsockname())
-        far, _ = server.accept()
-    with closing(near), closing(far):
-        yield near, far
+async def watched() -> AsyncIterator[Watched]:
+    made = Watched()
+    with closing(made.near), closing(made.far), closing(made.hangups):
+        yield made
 
 
-async def test_close_is_noticed(pair: tuple[socket.socket, socket.socket]) -> None:
-    near, far = pair
-    hangups, seen = Hangups(asyncio.get_running_loop()), list[bool]()
-    hangups.watch(near.fileno(), seen.append)
-    far.close()
-    await until(lambda: seen == [False], "the close is noticed")
-    hangups.close()
+@pytest.mark.parametrize(
+    ("unread", "end", "reset"),
+    [(b"", End.close, False), (b"", End.reset, True), (b"unread", End.close, False)],
+    ids=["close", "reset", "close behind unread bytes"],
+)
+async def test_end_is_noticed(
+    watched: Watched, unread: bytes, end: Callable[[End], None], reset: bool
+) -> None:
+    watched.far.sock.send(unread)
+    end(watched.far)
+    await until(lambda: watched.seen == [reset], "the end is noticed")
 
 
-async def test_reset_is_told_from_a_close(pair: tuple[socket.socket, socket.socket]) -> None:
-    near, far = pair
-    hangups, seen = Hangups(asyncio.get_running_loop()), list[bool]()
-    hangups.watch(near.fileno(), seen.append)
-    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    far.close()
-    await until(lambda: seen == [True], "the reset is noticed")
-    hangups.close()
-
-
-async def test_close_behind_unread_bytes_is_noticed(pair: tuple[socket.socket, socket.socket]) -> None:
-    near, far = pair
-    hangups, seen = Hangups(asyncio.get_running_loop()), list[bool]()
-    hangups.watch(near.fileno(), seen.append)
-    far.sendall(b"unread")
-    far.close()
-    await until(lambda: bool(seen), "the close is noticed")
-    hangups.close()
-
-
-async def test_unread_bytes_alone_are_not_a_close(pair: tuple[socket.socket, socket.socket]) -> None:
-    near, far = pair
-    hangups, seen = Hangups(asyncio.get_running_loop()), list[bool]()
-    hangups.watch(near.fileno(), seen.append)
-    far.sendall(b"unread")
+@pytest.mark.parametrize("is_watched", [True, False])
+async def test_neither_unread_bytes_nor_an_unwatched_peer_are_noticed(
+    watched: Watched, is_watched: bool
+) -> None:
+    watched.far.sock.send(b"unread")
+    if not is_watched:
+        for _ in range(2):  # the second time harmless
+            watched.hangups.unwatch(watched.near.fileno())
+        watched.far.close()
     for _ in range(20):
         await asyncio.sleep(0)
-    assert not seen
-    hangups.close()
-
-
-async def test_close_of_an_unwatched_peer_is_not_reported(pair: tuple[socket.socket, socket.socket]) -> None:
-    near, far = pair
-    hangups, seen = Hangups(asyncio.get_running_loop()), list[bool]()
-    hangups.watch(near.fileno(), seen.append)
-    hangups.unwatch(near.fileno())
-    far.close()
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert not seen
-    hangups.close()
-
-
-async def test_unwatching_an_unwatched_socket_is_harmless() -> None:
-    hangups = Hangups(asyncio.get_running_loop())
-    hangups.unwatch(12345)
-    hangups.close()
+    assert not watched.seen

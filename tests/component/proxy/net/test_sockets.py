@@ -26,13 +26,18 @@ def site(papers: Papers, clients: bool, brokers: bool) -> TlsRig:
     )
 
 
-async def joined(rig: TlsRig, context: ssl.SSLContext | None) -> tuple[Streams, Streams]:
-    """A client and its broker, one response owed."""
+async def joined(
+    rig: TlsRig, context: ssl.SSLContext | None, *, responds: bool = False
+) -> tuple[Streams, Streams]:
+    """A client and its broker, one response owed unless the broker responds."""
     client = await rig.client(context)
     asked = request(LIST_OFFSETS, 7, size=100)
     await send(client, asked)
     broker = await rig.broker()
     assert await receive(broker, len(asked)) == asked
+    if responds:
+        await send(broker, some_response(50))
+        await receive(client, len(some_response(50)))
     return client, broker
 
 
@@ -41,9 +46,7 @@ async def test_requests_and_responses_of_any_size_arrive_as_they_were_sent(
     papers: Papers, clients: bool, brokers: bool
 ) -> None:
     async with site(papers, clients, brokers).running() as rig:
-        client, broker = await joined(rig, papers.client_context() if clients else None)
-        await send(broker, some_response(50))
-        await receive(client, len(some_response(50)))
+        client, broker = await joined(rig, papers.client_context() if clients else None, responds=True)
         for number, size in enumerate(SIZES):
             asked = produce(9, 60 + size, correlation_id=number)
             _, received = await asyncio.gather(send(client, asked), receive(broker, len(asked)))
@@ -96,9 +99,7 @@ async def test_tls_close_notify_ends_the_connection(papers: Papers, version: ssl
 
 async def test_close_by_the_broker_is_a_tls_close_notify_to_the_client(papers: Papers) -> None:
     async with site(papers, clients=True, brokers=False).running() as rig:
-        client, broker = await joined(rig, papers.client_context())
-        await send(broker, some_response(50))
-        await receive(client, len(some_response(50)))
+        client, broker = await joined(rig, papers.client_context(), responds=True)
         broker[1].close()
         async with asyncio.timeout(SECONDS_MAX):
             assert await client[0].read() == b""  # asyncio raises where the goodbye is missing
@@ -106,9 +107,7 @@ async def test_close_by_the_broker_is_a_tls_close_notify_to_the_client(papers: P
 
 async def test_drained_client_gets_a_tls_close_notify(papers: Papers) -> None:
     async with site(papers, clients=True, brokers=False).running() as rig:
-        client, broker = await joined(rig, papers.client_context())
-        await send(broker, some_response(50))
-        await receive(client, len(some_response(50)))
+        client, _ = await joined(rig, papers.client_context(), responds=True)
         assert not rig.connection.drain(1000)
         async with asyncio.timeout(SECONDS_MAX):
             assert await client[0].read() == b""

@@ -20,22 +20,20 @@ def refused(options: ListenerTls) -> str:
     return str(caught.value)
 
 
-def test_only_tls_1_2_and_newer_are_spoken(papers: Papers) -> None:
-    for context in (ServerTls(papers.listener(), PATH).context, BrokerTls(papers.cluster()).context):
-        assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+@pytest.mark.parametrize(
+    ("auth", "mode"),
+    [("none", ssl.CERT_NONE), ("requested", ssl.CERT_OPTIONAL), ("required", ssl.CERT_REQUIRED)],
+)
+def test_client_auth_is_applied_as_configured(papers: Papers, auth: str, mode: ssl.VerifyMode) -> None:
+    context = ServerTls(papers.listener(auth), PATH).context
+    assert (context.verify_mode, context.minimum_version) == (mode, ssl.TLSVersion.TLSv1_2)
 
 
-def test_client_auth_is_applied_as_configured(papers: Papers) -> None:
-    modes = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
-    for auth, mode in modes.items():
-        assert ServerTls(papers.listener(auth), PATH).context.verify_mode == mode
-
-
-def test_brokers_are_verified_whatever_their_name(papers: Papers) -> None:
-    for verify_hostname in (True, False):
-        context = BrokerTls(papers.cluster(verify_hostname=verify_hostname)).context
-        assert context.verify_mode == ssl.CERT_REQUIRED
-        assert context.check_hostname == verify_hostname
+@pytest.mark.parametrize("verify_hostname", [True, False])
+def test_brokers_are_verified_whatever_their_name(papers: Papers, verify_hostname: bool) -> None:
+    context = BrokerTls(papers.cluster(verify_hostname=verify_hostname)).context
+    assert (context.verify_mode, context.minimum_version) == (ssl.CERT_REQUIRED, ssl.TLSVersion.TLSv1_2)
+    assert context.check_hostname == verify_hostname
 
 
 def test_without_an_authority_the_systems_authorities_are_trusted() -> None:
@@ -82,10 +80,3 @@ def test_expiry_of_the_certificate_is_known(papers: Papers) -> None:
     ends = ServerTls(papers.listener(), PATH).expires_at()
     assert ends is not None
     assert ends > 0
-
-
-def test_new_tls_context_replaces_the_old_one(papers: Papers) -> None:
-    tls = ServerTls(papers.listener(), PATH)
-    old, new = tls.context, tls.load()
-    tls.use(new)
-    assert tls.context is new is not old

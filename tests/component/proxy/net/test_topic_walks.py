@@ -3,10 +3,10 @@
 import pytest
 
 from quotas.definitions.entities import Entity
-from tests.component.proxy.net.rig import Rig, until
-from tests.component.proxy.net.test_pump import connected, through
+from tests.component.proxy.net.rig import ASKED, Rig, until
+from tests.component.proxy.net.test_pump import through
 from tests.support.engines import engine_with
-from tests.support.frames import fetch, fetched_from, produce_to, some_response, topic_id
+from tests.support.frames import fetch, fetched_from, produce_to, topic_id
 
 LIMITS = {"producer_byte_rate": 10_000.0, "consumer_byte_rate": 10_000.0}
 TOPICS = {"t": [300_000, 10, 700_000], "other": [5, 400_000]}
@@ -26,7 +26,7 @@ def charged(rig: Rig) -> list[tuple[str, str, int]]:
 @pytest.mark.parametrize("version", [8, 9, 13])
 async def test_large_requests_pass_and_are_charged(rig: Rig, pipes_max: int, version: int) -> None:
     limited(rig, pipes_max)
-    client, broker = await connected(rig)
+    client, broker = await rig.joined(ASKED)
     asked = produce_to(version, TOPICS, correlation_id=2)
     assert await through(client, broker, asked) == asked
     # 1,000,010 bytes at 10,000 bytes/s, where the windows hold 100,000: the longest mute there is, 20 s.
@@ -41,33 +41,30 @@ async def test_large_requests_pass_and_are_charged(rig: Rig, pipes_max: int, ver
 @pytest.mark.parametrize("version", [11, 12, 16])
 async def test_large_responses_pass_and_are_charged(rig: Rig, pipes_max: int, version: int) -> None:
     limited(rig, pipes_max)
-    client, broker = await connected(rig)
-    assert await through(broker, client, some_response()) == some_response()
-    asked, response = fetch(version, correlation_id=2), fetched_from(version, TOPICS, correlation_id=2)
-    assert await through(client, broker, asked) == asked
+    client, broker = await rig.joined(fetch(version))
+    response = fetched_from(version, TOPICS)
     assert await through(broker, client, response) == response
     await until(lambda: charged(rig) == [("Fetch", "t", 1000)], "the topic is charged")
     assert (rig.stats.spliced_bytes > 500_000) is (pipes_max > 0)
 
 
+MANY = {"t": [10]} | {
+    f"x{index}": [0] for index in range(20_000)
+}  # a walk takes 1,500 steps in a turn of the loop
+
+
 @pytest.mark.parametrize("version", [8, 9, 13])
 async def test_request_of_thousands_of_topics_passes_turn_by_turn(rig: Rig, version: int) -> None:
-    """20,000 topics of one small partition each: a walk takes 1,500 steps in a turn of the loop."""
     limited(rig, 64)
-    client, broker = await connected(rig)
-    topics = {"t": [10]} | {f"x{index}": [0] for index in range(20_000)}
-    asked = produce_to(version, topics, correlation_id=2)
-    behind = fetch(12, correlation_id=3)
-    assert await through(client, broker, asked + behind) == asked + behind
+    client, broker = await rig.joined(ASKED)
+    asked = produce_to(version, MANY, correlation_id=2) + fetch(12, correlation_id=3)
+    assert await through(client, broker, asked) == asked
     assert [view.bytes_total < 100 for view in rig.engine.views(0, "topics")] == [True]
 
 
 @pytest.mark.parametrize("version", [11, 12, 16])
 async def test_response_of_thousands_of_topics_passes_turn_by_turn(rig: Rig, version: int) -> None:
     limited(rig, 64)
-    client, broker = await connected(rig)
-    assert await through(broker, client, some_response()) == some_response()
-    topics = {"t": [10]} | {f"x{index}": [0] for index in range(20_000)}
-    asked, response = fetch(version, correlation_id=2), fetched_from(version, topics, correlation_id=2)
-    assert await through(client, broker, asked) == asked
+    client, broker = await rig.joined(fetch(version))
+    response = fetched_from(version, MANY)
     assert await through(broker, client, response) == response

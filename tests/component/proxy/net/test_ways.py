@@ -7,7 +7,6 @@ docs/architecture.md lists the ways function by function.
 from collections.abc import Callable
 
 from protocol.messages.fetch import empty_response
-from proxy.system.clock import now_ms
 from quotas.replication.replication_quotas import (
     BrokerLimits,
     ReplicationOptions,
@@ -25,10 +24,7 @@ EMPTY_RESPONSE = empty_response(12, 1, 0, 0)
 
 async def connected(rig: Rig, request: bytes, response: bytes) -> tuple[End, End]:
     """A client that has made one request, and its broker."""
-    client = rig.connect()
-    await client.send(request)
-    broker = await rig.accept()
-    await broker.receive(len(request))
+    client, broker = await rig.joined(request)
     await broker.send(response)
     await client.receive(len(response))
     return client, broker
@@ -67,10 +63,10 @@ async def test_produce_over_its_quota(rig: Rig) -> None:
 async def test_produce_held_by_schedule(rig: Rig) -> None:
     rig.quota(producer=10_000, policy="schedule")
     client, broker = await connected(rig, produce(9, 500), produce_response(9))
-    spent, way = rig.engine.client("ANONYMOUS", "a", 1).produce, Way()
+    way = Way()
     for _ in range(2):
         held_ms = rig.stats.held_ms_total
-        spent.produce(spent.flow(), 12_000, now_ms())
+        rig.charge_produce(12_000)
         way, _ = await way_of(client, broker, produce(9, 500), lambda _: produce_response(9))
         assert rig.stats.held_ms_total > held_ms, "it was held"
         await until(lambda: not rig.stats.muted, "the mute is over")
@@ -79,11 +75,10 @@ async def test_produce_held_by_schedule(rig: Rig) -> None:
 
 async def test_throttled_fetch(rig: Rig) -> None:
     rig.quota(consumer=100_000)
-    client, _ = await connected(rig, fetch(12), fetch_response(12, 500))
-    spent, way = rig.engine.client("ANONYMOUS", "a", 1).fetch, Way()
+    asked, way = fetch(12), Way()
+    client, _ = await connected(rig, asked, fetch_response(12, 500))
     for size in (1_020_000, 20_000):
-        spent.fetched(spent.flow(), size, now_ms())
-        asked = fetch(12)
+        rig.charge_fetch(size)
         way = Way()
         with entered(way):
             await client.send(asked)
