@@ -65,36 +65,23 @@ def run(options: argparse.Namespace) -> int:
     if options.format == "json":
         return _print_document(options)
     config, definitions = _read(options)
-    lines = [
-        *check_text.listeners(config),
-        *check_text.quotas(config, definitions),
-        *check_text.replication(config),
-        *check_text.lines(config.fleet),
-        *check_text.reassignment(config),
-        *check_text.capture(config),
-    ]
-    lines += [f"admin: {f'http://{config.admin.bind}/' if config.admin.bind else 'none'}"]
-    warned = _say(lines + [f"warning: {warning}" for warning in _warnings(config, definitions)])
+    warned = _say(check_text.described(config, definitions), _warnings(config, definitions))
     if options.offline:
         print(f"{_verdict(options, warned)}; the cluster was not asked.")
         return OK
-    warned += _say([f"warning: {warning}" for warning in machine_warnings(config)])
-    found, problem = ask_cluster(config)
-    if problem:
-        raise SluiceError(problem)
+    warned += _say((), machine_warnings(config))
+    found = ask_cluster(config)
     topics = check_topics(config, tls(config).fleet_tls)
-    unguarded = [f"warning: {one}" for one in unguarded_warnings(config, tls(config).fleet_tls)]
-    warned += _say([*cluster(found), *topics, *unguarded])
-    problem = port_problem(config.listeners, found)
-    if problem:
+    warned += _say([*cluster(found), *topics], unguarded_warnings(config, tls(config).fleet_tls))
+    if problem := port_problem(config.listeners, found):
         raise SluiceError(problem)
     unknown, problem = ask_advertised(config)
     lacks = "did not report what it advertises"
-    warned += _say([f"warning: broker {broker} {lacks}: {why}" for broker, why in unknown.items()])
+    warned += _say((), (f"broker {broker} {lacks}: {why}" for broker, why in unknown.items()))
     if problem:
         raise SluiceError(problem)
     members = check_text.ask_members(config, definitions, options.admin, str(options.config))
-    warned += _say([*check_text.compared(members)])
+    warned += _say(check_text.compared(members))
     if members is not None and members.differences:
         print(f"{options.config} is right, but members of the fleet differ.")
         return NEGATIVE
@@ -102,11 +89,12 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
-def _say(lines: Sequence[str]) -> int:
-    """Print lines; return how many of them are warnings."""
-    for line in lines:
+def _say(lines: Iterable[str], warnings: Iterable[str] = ()) -> int:
+    """Print lines and warnings; return how many of them are warnings."""
+    said = [*lines, *(f"warning: {warning}" for warning in warnings)]
+    for line in said:
         print(line)
-    return sum(line.startswith("warning: ") for line in lines)
+    return sum(line.startswith("warning: ") for line in said)
 
 
 def _verdict(options: argparse.Namespace, warned: int) -> str:
@@ -156,16 +144,16 @@ def _print_document(options: argparse.Namespace) -> int:
 
 def _cluster(config: Config) -> tuple[dict[str, object], str]:
     """Return the document's part on the cluster, and a line on the brokers that have no port; "" if all have one."""
-    found, problem = ask_cluster(config)
-    if problem:
-        raise SluiceError(problem)
+    found = ask_cluster(config)
     unknown, problem = ask_advertised(config)
     if problem:
         raise SluiceError(problem)
     missing = {listener.name: listener.without_port(found) for listener in config.listeners}
-    described = check_text.describe_cluster(
-        found, unknown, {name: ids for name, ids in missing.items() if ids}
-    )
+    described = {
+        "brokers": [{"id": broker, "address": str(address)} for broker, address in sorted(found.items())],
+        "advertised_unknown": [{"id": broker, "reason": why} for broker, why in sorted(unknown.items())],
+        "without_port": [{"listener": name, "brokers": ids} for name, ids in missing.items() if ids],
+    }
     return described, port_problem(config.listeners, found)
 
 
@@ -192,8 +180,12 @@ def context_of(config: Config) -> Callable[[], ssl.SSLContext] | None:
     return None if side is None else lambda: side.context
 
 
-def ask_cluster(config: Config) -> tuple[Mapping[int, Address], str]:
-    """Ask the cluster once for its brokers; return them and "", or none and the reason why there is no response."""
+def ask_cluster(config: Config) -> Mapping[int, Address]:
+    """Ask the cluster once for its brokers.
+
+    Raises:
+        SluiceError: there is no response.
+    """
     # Imported late: judging a file needs no sockets.
     from proxy.control.cluster import BrokerClient, BrokerMap, Poller, login_of
     from proxy.system.stats import Stats
@@ -201,7 +193,9 @@ def ask_cluster(config: Config) -> tuple[Mapping[int, Address], str]:
     brokers = BrokerMap(config.cluster.bootstrap, Stats())
     poller = Poller(BrokerClient(brokers, login_of(config.cluster), context_of(config)), None, follow=True)
     asyncio.run(poller.poll())
-    return brokers.addresses(), poller.problem
+    if poller.problem:
+        raise SluiceError(poller.problem)
+    return brokers.addresses()
 
 
 def ask_advertised(config: Config) -> tuple[Mapping[int, str], str]:
@@ -341,11 +335,11 @@ def check_topics(config: Config, tls: Callable[[], ssl.SSLContext] | None) -> It
         SluiceError: the quota topic, or the journal's, cannot be read.
     """
     access = access_of(config.fleet_cluster, tls)
-    for spec in _specs(config):
+    for spec, needed in _specs(config):
         try:
             yield f"topic {spec.name}: {asyncio.run(_state(access, spec))}"
         except ProblemError as error:
-            if spec.name in _needed(config):
+            if needed:
                 raise SluiceError(error.problem.text) from error
             yield f"warning: {error.problem.text}"
 
@@ -368,24 +362,17 @@ def unguarded_warnings(config: Config, tls: Callable[[], ssl.SSLContext] | None)
         yield warning_of(things)
 
 
-def _needed(config: Config) -> Iterator[str]:
-    """Yield the topics that must be readable, or `check` fails: those of the quotas and of the journal."""
-    if config.quotas.store == "topic":
-        yield config.quotas.topic
-    if config.reassignment.in_topic:
-        yield config.reassignment.journal_topic
-
-
-def _specs(config: Config) -> Iterator[TopicSpec]:
+def _specs(config: Config) -> Iterator[tuple[TopicSpec, bool]]:
+    """Yield the topics, and whether each must be readable: that of the quotas and that of the journal."""
     quotas, fleet = config.quotas, config.fleet
     if quotas.store == "topic":
-        yield quota_spec(quotas)
+        yield quota_spec(quotas), True
         if quotas.audit_topic:
-            yield audit_spec(quotas)
+            yield audit_spec(quotas), False
     if config.reassignment.in_topic:
-        yield journal_spec(config.reassignment.journal_topic)
+        yield journal_spec(config.reassignment.journal_topic), True
     if fleet.has_group:
-        yield TopicSpec(fleet.group, one_partition=False)
+        yield TopicSpec(fleet.group, one_partition=False), False
 
 
 async def _state(access: Access, spec: TopicSpec) -> str:

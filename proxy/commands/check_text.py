@@ -18,6 +18,21 @@ from quotas.definitions.kinds import BYTE_RATES
 _ENTITIES_SHOWN_MAX: Final = 50
 
 
+def described(config: Config, definitions: Definitions) -> Iterator[str]:
+    """Yield all lines on a configuration and its quotas.
+
+    Raises:
+        ConfigError: pyarrow is missing, and captures are configured.
+    """
+    yield from listeners(config)
+    yield from quotas(config, definitions)
+    yield from replication(config)
+    yield from fleet(config.fleet)
+    yield from reassignment(config)
+    yield from capture(config)
+    yield f"admin: {f'http://{config.admin.bind}/' if config.admin.bind else 'none'}"
+
+
 def capture(config: Config) -> Iterator[str]:
     """Yield lines on what is captured.
 
@@ -52,7 +67,8 @@ def listeners(config: Config) -> Iterator[str]:
             yield f"  in front of broker {where}; addresses in responses are not changed"
         else:
             bootstrap = Address(listener.advertised_host, listener.advertised_bootstrap_port)
-            yield f"  clients see {bootstrap}, and broker N at {_advertised(listener)}"
+            brokers = f"{listener.advertised_host}:{listener.advertised_first_broker_port} + N"
+            yield f"  clients see {bootstrap}, and broker N at {brokers}"
 
 
 def _ports(listener: ListenerOptions) -> str:
@@ -63,10 +79,6 @@ def _ports(listener: ListenerOptions) -> str:
     last = listener.broker_id_max
     first_port, last_port = listener.broker_port(0), listener.broker_port(last)
     return f"{bootstrap}, broker ports {first_port} to {last_port} (ids 0 to {last})"
-
-
-def _advertised(listener: ListenerOptions) -> str:
-    return f"{listener.advertised_host}:{listener.advertised_first_broker_port} + N"
 
 
 def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
@@ -111,25 +123,20 @@ def _alterations(config: Config) -> str:
             f"kept in {settings.file}, at each member of the fleet; kafka-configs cannot alter them: "
             'store = "topic" under [quotas] lets it'
         )
-    who = (
-        ["every client"]
-        if "*" in settings.alter_principals
-        else [f"user {n!r}" for n in settings.alter_principals]
-    )
-    if (
-        settings.alter_principals
-        and "*" not in settings.alter_principals
-        and not _clients_authenticate(config)
-    ):
-        who[-1] += (
-            " (known only where clients log in, and neither [cluster] sasl_mechanism nor a listener's client_auth "
-            "says that they do)"
-        )
-    who += [
-        f'clients of listener "{listener.name}", from this machine alone'
-        for listener in config.listeners
-        if config.trusts(listener) and "*" not in settings.alter_principals
-    ]
+    if "*" in settings.alter_principals:
+        who = ["every client"]
+    else:
+        who = [f"user {name!r}" for name in settings.alter_principals]
+        if who and not _clients_authenticate(config):
+            who[-1] += (
+                " (known only where clients log in, and neither [cluster] sasl_mechanism nor a listener's client_auth "
+                "says that they do)"
+            )
+        who += [
+            f'clients of listener "{listener.name}", from this machine alone'
+            for listener in config.listeners
+            if config.trusts(listener)
+        ]
     if not who:
         return 'kafka-configs cannot alter them: no user may (alter_principals = ["NAME"] under [quotas])'
     place = f"topic {settings.topic}" if settings.store == "topic" else settings.file
@@ -227,13 +234,10 @@ def _inherited(
 
 
 def _limits(values: Mapping[str, float]) -> str:
-    return ", ".join(_limit(key, value) for key, value in values.items())
-
-
-def _limit(key: str, value: float) -> str:
-    if key in BYTE_RATES:
-        return f"{key} {write_bytes(int(value))}"
-    return f"{key} {value:g}"
+    return ", ".join(
+        f"{key} {write_bytes(int(value)) if key in BYTE_RATES else f'{value:g}'}"
+        for key, value in values.items()
+    )
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -262,7 +266,7 @@ class Members(NamedTuple):
     differences: Sequence[str] = ()
 
 
-def lines(options: FleetOptions) -> Iterator[str]:
+def fleet(options: FleetOptions) -> Iterator[str]:
     """Yield lines on how quotas are shared with other processes; none if they are not shared."""
     if not options.configured:
         return
@@ -303,7 +307,7 @@ def check_secret(options: FleetOptions, *, may_be_missing: bool) -> None:
         raise ConfigError(KEY, problem) from error
 
 
-def document(options: FleetOptions) -> Mapping[str, object] | None:
+def fleet_document(options: FleetOptions) -> Mapping[str, object] | None:
     """Return the settings of the fleet as values of JSON; None without a fleet."""
     if not options.configured:
         return None
@@ -417,29 +421,12 @@ def describe(config: Config, limits: Mapping[Entity, Mapping[str, float]]) -> di
             ],
         },
         "replication": _picked(config.replication, _REPLICATION_KEYS) if config.replicates else None,
-        "fleet": document(config.fleet),
+        "fleet": fleet_document(config.fleet),
         "reassignment": {"mode": config.reassignment.mode, "journal": config.reassignment.journal or None},
         "capture": None
         if capture.directory is None
         else {"directory": str(capture.directory), **_picked(capture, _CAPTURE_KEYS)},
-        "admin": _text(config.admin.bind),
-    }
-
-
-def describe_cluster(
-    found: Mapping[int, Address], unknown: Mapping[int, str], missing: Mapping[str, list[int]]
-) -> dict[str, object]:
-    """Return the document's part on the cluster.
-
-    Args:
-        found: the cluster's brokers.
-        unknown: the brokers behind sidecars that do not report what they advertise, and why.
-        missing: by listener, the brokers without a port.
-    """
-    return {
-        "brokers": [{"id": broker, "address": str(address)} for broker, address in sorted(found.items())],
-        "advertised_unknown": [{"id": broker, "reason": why} for broker, why in sorted(unknown.items())],
-        "without_port": [{"listener": name, "brokers": brokers} for name, brokers in missing.items()],
+        "admin": None if config.admin.bind is None else str(config.admin.bind),
     }
 
 
@@ -455,7 +442,3 @@ def _listener(listener: ListenerOptions) -> dict[str, object]:
 
 def _picked(options: Options, keys: Sequence[str]) -> dict[str, object]:
     return {key: getattr(options, key) for key in keys}
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)

@@ -10,6 +10,7 @@ import pytest
 from commandline.arguments import SHELLS, not_installed
 from offline.cli import main as offline
 from proxy.cli import main as proxy
+from tests.support.command_line import Sluice
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -35,13 +36,12 @@ def test_script_has_options_and_no_old_spelling(
     ids=" ".join,
 )
 def test_bash_takes_the_script(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], choices: list[str]
+    tmp_path: Path, sluice: Sluice, words: tuple[str, ...], choices: list[str]
 ) -> None:
     """It completes a command, an option's choice, and no hidden option."""
     bash = shutil.which("bash")
     assert bash is not None
-    proxy(["completion", "bash"])
-    script = capsys.readouterr().out
+    script = sluice("completion", "bash")
     (tmp_path / "script").write_text(script)
     function = next(
         line.split("()")[0] for line in script.splitlines() if line.endswith("() {") and "sluice" in line
@@ -56,32 +56,25 @@ def test_bash_takes_the_script(
     assert done.stdout.split() == choices, done.stderr
 
 
-def test_script_is_written_to_a_file_in_a_new_directory(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_script_is_written_to_a_file_in_a_new_directory(tmp_path: Path, sluice: Sluice) -> None:
     path = tmp_path / "completions" / "sluice"
-    assert proxy(["completion", "bash"]) == 0
-    printed = capsys.readouterr().out
-    assert proxy(["completion", "bash", "--output", str(path)]) == 0
+    printed = sluice("completion", "bash")
+    assert sluice("completion", "bash", "--output", path) == ""
     assert path.read_text() == printed
-    assert capsys.readouterr().out == ""
 
 
 def test_missing_shtab_is_one_line_and_leaves_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sluice: Sluice
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
-    path = tmp_path / "completions" / "sluice"
-    assert proxy(["completion", "bash", "--output", str(path)]) == 1
+    for words in ((), ("--output", tmp_path / "completions" / "sluice")):
+        assert sluice("completion", "bash", *words, code=1) == ""
+        assert sluice.err == f"sluice: {not_installed('shtab', 'completion')}\n"
     assert list(tmp_path.iterdir()) == []
-    assert proxy(["completion", "bash"]) == 1
-    captured = capsys.readouterr()
-    assert captured.err == f"sluice: {not_installed('shtab', 'completion')}\n" * 2
-    assert captured.out == ""
 
 
-def test_file_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_that_cannot_be_written_is_one_line(tmp_path: Path, sluice: Sluice) -> None:
     (tmp_path / "file").write_text("")
     path = tmp_path / "file" / "sluice"
-    assert proxy(["completion", "bash", "--output", str(path)]) == 1
-    assert capsys.readouterr().err.startswith(f"sluice: {path}: cannot be written: ")
+    sluice("completion", "bash", "--output", path, code=1)
+    assert sluice.err.startswith(f"sluice: {path}: cannot be written: ")

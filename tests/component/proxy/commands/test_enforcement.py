@@ -114,27 +114,6 @@ async def test_member_that_does_not_respond_keeps_no_other_from_being_switched(
 
 
 @pytest.mark.parametrize(
-    ("head", "status"),
-    [
-        (b"Host: localhost\r\n", b"403"),
-        (b"Host: evil.example\r\nSluice-Action: enforcement\r\n", b"403"),
-        (b"Host: localhost\r\nSluice-Action: enforcement\r\nOrigin: http://evil.example\r\n", b"403"),
-        (b"Host: localhost\r\nSluice-Action: enforcement\r\nContent-Length: 2\r\n", b"413"),
-        (b"Host: localhost\r\nSluice-Action: enforcement\r\n", b"200"),
-    ],
-)
-async def test_only_an_operators_request_switches(head: bytes, status: bytes) -> None:
-    member = await Member(None).start()
-    try:
-        request = b"POST /v1/enforcement?enforcing=false HTTP/1.1\r\nConnection: close\r\n" + head + b"\r\n"
-        response = await member.raw(request)
-        assert response.split(b" ")[1] == status
-        assert member.switch.on == (status != b"200")
-    finally:
-        await member.server.close()
-
-
-@pytest.mark.parametrize(
     ("line", "status"),
     [
         (b"OPTIONS /v1/enforcement", b"405"),

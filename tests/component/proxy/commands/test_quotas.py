@@ -7,17 +7,18 @@ import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_client import quotas as quota_client
 from protocol.header import body_start
-from proxy import cli
 from proxy.channel import Question
 from proxy.config import QuotaSettings
 from proxy.control.quotas import FileStore
 from proxy.control.quotas.responses import Permissions, handle_request
 from quotas.definitions.toml_file import parse, parse_limit
+from tests.support.command_line import Sluice
 
 FILE = """\
 # Ours.
@@ -84,52 +85,55 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 class Tool:
-    """Runs the command, and keeps what it printed."""
+    """Runs `sluice quotas` against the server; `err` is what it printed on standard error."""
 
-    def __init__(self, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, server: Server, sluice: Sluice, directory: Path) -> None:
         self.server = server
-        self._capsys = capsys
-        self.err = ""
+        self._sluice = sluice
+        self._file = directory / "wanted.toml"
 
-    def __call__(self, name: str, *words: str, code: int = 0) -> str:
-        assert cli.main(["quotas", name, "--bootstrap-server", self.server.address, *words]) == code
-        captured = self._capsys.readouterr()
-        self.err = captured.err
-        return captured.out
+    @property
+    def err(self) -> str:
+        return self._sluice.err
+
+    def __call__(self, name: str, *words: object, code: int = 0) -> str:
+        return self._sluice("quotas", name, "--bootstrap-server", self.server.address, *words, code=code)
+
+    def document(self, name: str, *words: object, code: int = 0) -> Any:
+        return json.loads(self(name, *words, "--format", "json", code=code))
+
+    def file(self, text: str) -> Path:
+        """A file with the quotas that are wanted."""
+        self._file.write_text(text)
+        return self._file
 
 
 @pytest.fixture
-def tool(server: Server, capsys: pytest.CaptureFixture[str]) -> Tool:
-    return Tool(server, capsys)
+def tool(server: Server, sluice: Sluice, tmp_path: Path) -> Tool:
+    return Tool(server, sluice, tmp_path)
 
 
 def test_show_lists_everything(tool: Tool) -> None:
     assert tool("show") == (
         "client id 'a': producer_byte_rate=1000\nuser 'ann', client id <default>: request_percentage=12.5\n"
     )
+    assert tool.document("show")[0] == {"client_id": "a", "quotas": {"producer_byte_rate": 1000.0}}
 
 
 @pytest.mark.parametrize(
     ("words", "lines"),
     [
-        (["--client-id", "a"], 1),
-        (["--client-id", "<default>"], 1),
-        (["--client-id", "*"], 2),
-        (["--client-id", "*", "--strict"], 1),
-        (["--user", "ann"], 1),
-        (["--user", "ann", "--strict"], 0),
-        (["--ip", "*"], 0),
+        ("--client-id a", 1),
+        ("--client-id <default>", 1),
+        ("--client-id *", 2),
+        ("--client-id * --strict", 1),
+        ("--user ann", 1),
+        ("--user ann --strict", 0),
+        ("--ip *", 0),
     ],
 )
-def test_show_filters(tool: Tool, words: list[str], lines: int) -> None:
-    assert len(tool("show", *words).splitlines()) == lines
-
-
-def test_show_as_json(tool: Tool) -> None:
-    assert json.loads(tool("show", "--format", "json"))[0] == {
-        "client_id": "a",
-        "quotas": {"producer_byte_rate": 1000.0},
-    }
+def test_show_filters(tool: Tool, words: str, lines: int) -> None:
+    assert len(tool("show", *words.split()).splitlines()) == lines
 
 
 def test_show_of_nothing_says_so(tool: Tool) -> None:
@@ -154,7 +158,7 @@ def test_set_changes_the_named_quotas_and_is_idempotent(tool: Tool) -> None:
 
 def test_remove_takes_keys_or_all(tool: Tool) -> None:
     tool("set", "--client-id", "a", "consumer_byte_rate=5")
-    assert json.loads(tool("remove", "--client-id", "a", "consumer_byte_rate", "--format", "json")) == [
+    assert tool.document("remove", "--client-id", "a", "consumer_byte_rate") == [
         {"client_id": "a", "key": "consumer_byte_rate", "old": 5.0, "new": None}
     ]
     assert tool("remove", "--client-id", "a") == "- client id 'a': producer_byte_rate 1000\n"
@@ -170,32 +174,27 @@ def test_dry_run_is_judged_and_changes_nothing(tool: Tool) -> None:
     assert tool.server.path.read_text() == FILE
 
 
-def test_apply_diff_and_export_go_round(tool: Tool, tmp_path: Path) -> None:
-    file = tmp_path / "wanted.toml"
-    file.write_text(
+def test_apply_diff_and_export_go_round(tool: Tool) -> None:
+    file = tool.file(
         '[[quota]]\nclient_id = "a"\nproducer_byte_rate = "2k"\n[[quota]]\nuser = "bob"\nproducer_byte_rate = 1\n'
     )
-    planned = tool("diff", str(file), "--prune", code=3)
+    planned = tool("diff", file, "--prune", code=3)
     assert planned == (
         "~ client id 'a': producer_byte_rate 1000 -> 2000\n+ user 'bob': producer_byte_rate 1\n"
         "- user 'ann', client id <default>: request_percentage 12.5\n"
     )
     assert tool.server.altered == 0
-    assert tool("apply", str(file), "--prune", "--dry-run") == (
-        f"dry run: validated, and nothing is changed\n{planned}"
-    )
+    dry = f"dry run: validated, and nothing is changed\n{planned}"
+    assert tool("apply", file, "--prune", "--dry-run") == dry
     assert tool.server.path.read_text() == FILE
-    assert tool("apply", str(file), "--prune") == planned
-    assert tool("diff", str(file), "--prune") == "nothing to change\n"
-    file.write_text(tool("export"))
-    assert tool("apply", str(file), "--prune") == "nothing to change\n"
+    assert tool("apply", file, "--prune") == planned
+    assert tool("diff", file, "--prune") == "nothing to change\n"
+    assert tool("apply", tool.file(tool("export")), "--prune") == "nothing to change\n"
     assert tool.server.path.read_text().startswith("# Ours.\n")
 
 
-def test_apply_keeps_quotas_that_the_file_does_not_name(tool: Tool, tmp_path: Path) -> None:
-    file = tmp_path / "wanted.toml"
-    file.write_text(BOB)
-    assert tool("apply", str(file)) == "+ user 'bob': producer_byte_rate 1\n"
+def test_apply_keeps_quotas_that_the_file_does_not_name(tool: Tool) -> None:
+    assert tool("apply", tool.file(BOB)) == "+ user 'bob': producer_byte_rate 1\n"
     assert len(parse(tool.server.path.read_text())) == 3
 
 
@@ -206,40 +205,32 @@ def test_apply_reads_standard_input(tool: Tool, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_format_of_a_file_is_told_by_its_name_or_by_an_option(tool: Tool, tmp_path: Path) -> None:
-    bob = '[{"user": "bob", "quotas": {"producer_byte_rate": 1}}]'
     for name, words in (("wanted.json", ()), ("wanted.toml", ("--file-format", "json")), ("wanted", ())):
-        (tmp_path / name).write_text(bob)
-        assert tool("diff", str(tmp_path / name), *words, code=3) == "+ user 'bob': producer_byte_rate 1\n"
-    changes = json.loads(tool("diff", str(tmp_path / "wanted.json"), "--format", "json", code=3))
+        (tmp_path / name).write_text('[{"user": "bob", "quotas": {"producer_byte_rate": 1}}]')
+        assert tool("diff", tmp_path / name, *words, code=3) == "+ user 'bob': producer_byte_rate 1\n"
+    changes = tool.document("diff", tmp_path / "wanted.json", code=3)
     assert changes == [{"user": "bob", "key": "producer_byte_rate", "old": None, "new": 1.0}]
 
 
 @pytest.mark.parametrize(
-    ("words", "warning"),
-    [
-        (("--format", "toml"), "--format toml is an old spelling: use --file-format toml"),
-        (("--json",), "--json is an old spelling: use --format json"),
-    ],
+    ("words", "start", "instead"),
+    [("--format toml", "+", "--file-format toml"), ("--json", "[", "--format json")],
 )
-def test_old_spellings_work_with_a_warning(
-    tool: Tool, tmp_path: Path, words: tuple[str, ...], warning: str
-) -> None:
-    (tmp_path / "wanted.txt").write_text(BOB)
-    printed = tool("diff", str(tmp_path / "wanted.txt"), *words, code=3)
+def test_old_spellings_work_with_a_warning(tool: Tool, words: str, start: str, instead: str) -> None:
+    printed = tool("diff", tool.file(BOB), *words.split(), code=3)
     assert "bob" in printed
-    assert printed.startswith("[" if "--json" in words else "+")
-    assert tool.err == f"sluice quotas diff: warning: {warning}\n"
+    assert printed.startswith(start)
+    assert tool.err == f"sluice quotas diff: warning: {words} is an old spelling: use {instead}\n"
 
 
 def test_dry_run_as_json_says_so_beside_the_document(tool: Tool) -> None:
-    assert json.loads(tool("set", "--user", "bob", "producer_byte_rate=1M", "--dry-run", "--format", "json"))
+    assert tool.document("set", "--user", "bob", "producer_byte_rate=1M", "--dry-run")
     assert tool.err == "dry run: validated, and nothing is changed\n"
 
 
-def test_thousands_of_entities_are_sent_in_portions(tool: Tool, tmp_path: Path) -> None:
-    file = tmp_path / "wanted.toml"
-    file.write_text("".join(f'[[quota]]\nuser = "u{n}"\nproducer_byte_rate = 1\n' for n in range(2500)))
-    assert len(tool("apply", str(file)).splitlines()) == 2500
+def test_thousands_of_entities_are_sent_in_portions(tool: Tool) -> None:
+    many = "".join(f'[[quota]]\nuser = "u{n}"\nproducer_byte_rate = 1\n' for n in range(2500))
+    assert len(tool("apply", tool.file(many)).splitlines()) == 2500
     assert tool.server.altered == 3
 
 
@@ -248,10 +239,7 @@ def test_export_as_jikkou_names_quotas_without_a_jikkou_form(tool: Tool) -> None
     printed = tool("export", "--format", "jikkou")
     assert printed.count("kind: KafkaClientQuota") == 2
     assert "ip '::1' is left out" in tool.err
-    assert json.loads(tool("export", "--format", "json"))[2] == {
-        "ip": "::1",
-        "quotas": {"connection_creation_rate": 5.0},
-    }
+    assert tool.document("export")[2] == {"ip": "::1", "quotas": {"connection_creation_rate": 5.0}}
 
 
 def test_topics_and_users_connections_are_set_and_shown(tool: Tool) -> None:
@@ -287,20 +275,20 @@ def test_command_config_that_is_not_there_is_one_line(tool: Tool) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["set", "producer_byte_rate=1M"], "name an entity"),
+        ("set producer_byte_rate=1M", "name an entity"),
         (
-            ["set", "--ip", "::1", "--user", "u", "connection_creation_rate=1"],
+            "set --ip ::1 --user u connection_creation_rate=1",
             "--ip cannot be combined with --user: an address has a limit of new connections",
         ),
         (
-            ["show", "--topic", "t", "--user", "u", "--client-id", "c"],
+            "show --topic t --user u --client-id c",
             "--topic cannot be combined with --user and --client-id: a topic's quota is shared by all clients",
         ),
-        (["set", "--user", "u", "producer_byte_rate"], "is not KEY=VALUE"),
+        ("set --user u producer_byte_rate", "is not KEY=VALUE"),
     ],
 )
-def test_wrong_quota_arguments_are_a_usage_error(tool: Tool, words: list[str], said: str) -> None:
-    tool(*words, code=2)
+def test_wrong_quota_arguments_are_a_usage_error(tool: Tool, words: str, said: str) -> None:
+    tool(*words.split(), code=2)
     assert said in tool.err
 
 
@@ -312,11 +300,10 @@ def test_wrong_value_is_never_sent(tool: Tool, value: str) -> None:
 
 
 def test_wrong_file_names_its_place(tool: Tool, tmp_path: Path) -> None:
-    file = tmp_path / "wanted.toml"
-    file.write_text('[[quota]]\nuser = "u"\nproducer_byte_rate = 0\n')
-    tool("apply", str(file), code=1)
+    file = tool.file('[[quota]]\nuser = "u"\nproducer_byte_rate = 0\n')
+    tool("apply", file, code=1)
     assert f"{file}: quota[0].producer_byte_rate: must be greater than 0" in tool.err
-    tool("diff", str(tmp_path / "none"), code=1)
+    tool("diff", tmp_path / "none", code=1)
     assert "cannot be read" in tool.err
 
 
@@ -336,15 +323,13 @@ def test_server_that_never_responds_is_left(tool: Tool, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("words", "warning"),
     [
-        (["--client-id", "team-*"], "quota of client id 'team-*': there are no patterns, as in Kafka"),
-        (["--user", "*"], "quota of user '*': there are no patterns, as in Kafka"),
-        (["--user", "User:ann"], "quota of user 'User:ann': users are named without their principal's type"),
+        ("--client-id team-*", "quota of client id 'team-*': there are no patterns, as in Kafka"),
+        ("--user *", "quota of user '*': there are no patterns, as in Kafka"),
+        ("--user User:ann", "quota of user 'User:ann': users are named without their principal's type"),
     ],
 )
-def test_name_that_looks_like_a_pattern_is_set_with_a_warning(
-    tool: Tool, words: list[str], warning: str
-) -> None:
-    assert tool("set", *words, "producer_byte_rate=5M").startswith("+ ")
+def test_name_that_looks_like_a_pattern_is_set_with_a_warning(tool: Tool, words: str, warning: str) -> None:
+    assert tool("set", *words.split(), "producer_byte_rate=5M").startswith("+ ")
     assert tool.err.startswith(f"sluice: warning: {warning}")
     assert tool.err.count("\n") == 1
 
@@ -355,12 +340,10 @@ def test_rate_without_its_unit_is_set_with_a_warning(tool: Tool) -> None:
     assert tool.err == f'sluice: warning: {said} it is "2k" or "2M"\n'
 
 
-def test_file_with_a_pattern_is_applied_with_a_warning(tool: Tool, tmp_path: Path) -> None:
-    (tmp_path / "q.toml").write_text('[[quota]]\nclient_id = "team-*"\nproducer_byte_rate = 1\n')
-    tool("apply", str(tmp_path / "q.toml"))
-    assert (
-        f"sluice: warning: {tmp_path}/q.toml: quota of client id 'team-*': there are no patterns" in tool.err
-    )
+def test_file_with_a_pattern_is_applied_with_a_warning(tool: Tool) -> None:
+    file = tool.file('[[quota]]\nclient_id = "team-*"\nproducer_byte_rate = 1\n')
+    tool("apply", file)
+    assert f"sluice: warning: {file}: quota of client id 'team-*': there are no patterns" in tool.err
 
 
 @pytest.mark.parametrize("amount", ["-1", "-2M", "-0.5"])
@@ -370,35 +353,26 @@ def test_negative_quota_is_refused_with_the_allowed_range(tool: Tool, amount: st
     assert tool.err == f"{said}; without the key there is no limit\n"
 
 
-def test_help_explains_the_star(capsys: pytest.CaptureFixture[str]) -> None:
-    for command, meaning in (("show", "* for every name"), ("set", "letter by letter")):
-        with pytest.raises(SystemExit):
-            cli.main(["quotas", command, "--help"])
-        assert meaning in " ".join(capsys.readouterr().out.split())
+@pytest.mark.parametrize(("command", "meaning"), [("show", "* for every name"), ("set", "letter by letter")])
+def test_help_explains_the_star(sluice: Sluice, command: str, meaning: str) -> None:
+    assert meaning in " ".join(sluice("quotas", command, "--help").split())
 
 
-def test_next_address_is_tried(tool: Tool, capsys: pytest.CaptureFixture[str]) -> None:
-    servers = f"127.0.0.1:1,{tool.server.address}"
-    assert cli.main(["quotas", "show", "--bootstrap-server", servers]) == 0
-    assert cli.main(["quotas", "show", "--bootstrap-server", "127.0.0.1:1"]) == 1
-    assert "127.0.0.1:1: " in capsys.readouterr().err
+def test_next_address_is_tried(tool: Tool, sluice: Sluice) -> None:
+    sluice("quotas", "show", "--bootstrap-server", f"127.0.0.1:1,{tool.server.address}")
+    sluice("quotas", "show", "--bootstrap-server", "127.0.0.1:1", code=1)
+    assert "127.0.0.1:1: " in sluice.err
 
 
 def test_explain_says_which_entity_applies(tool: Tool) -> None:
-    tool("set", "--user", "ann", "producer_byte_rate=5000")
     tool("set", "--client-id", "<default>", "producer_byte_rate=9000")
-    printed = tool("explain", "--user", "ann", "--client-id", "web-1")
-    assert "producer_byte_rate: 5000\n" in printed
-    assert "user 'ann': 5000  applies" in printed
-    found = json.loads(tool("explain", "--client-id", "web-1", "--format", "json"))
-    assert [one["entity"] for one in found["keys"]["producer_byte_rate"] if one["applies"]] == [
-        "client-id <default>"
-    ]
+    assert "producer_byte_rate: 9000\n" in tool("explain", "--client-id", "web-1")
+    found = tool.document("explain", "--client-id", "web-1")["keys"]["producer_byte_rate"]
+    assert [one["entity"] for one in found if one["applies"]] == ["client-id <default>"]
 
 
-@pytest.mark.parametrize("words", [["set", "producer-byterate=5"], ["remove", "producer-byterate"]])
-def test_misspelt_key_gets_a_guess_and_changes_nothing(tool: Tool, words: list[str]) -> None:
-    name, key = words
+@pytest.mark.parametrize(("name", "key"), [("set", "producer-byterate=5"), ("remove", "producer-byterate")])
+def test_misspelt_key_gets_a_guess_and_changes_nothing(tool: Tool, name: str, key: str) -> None:
     assert tool(name, "--client-id", "a", key, code=1) == ""
     assert tool.err.startswith("sluice: producer-byterate: unknown key")
     assert tool.err.endswith("; did you mean 'producer_byte_rate'?\n")

@@ -1,21 +1,13 @@
 """`sluice reassign estimate`: what it reads, what it says, and what it refuses."""
 
-from pathlib import Path
-
 import pytest
 
-from proxy.cli import main
 from proxy.commands.reassign import check_plan, describe, table
 from proxy.system.errors import UsageError
 from quotas.reassignment.estimate import Replicated, estimate
 
 MB = 1_000_000
 PARTITIONS = {("t", number): Replicated((1,), 1, 10 * MB, 1000.0) for number in range(2)}
-
-
-def written(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def test_plan_about_something_else_is_refused() -> None:
@@ -50,17 +42,3 @@ def test_move_that_never_ends_is_a_warning_and_the_responses_size_too() -> None:
     assert warnings[0].startswith("the move never finishes: broker 1 as a leader gets 1.0 kB/s of new data")
     assert any("replica.fetch.response.max.bytes" in warning for warning in warnings)
     assert any("T < N - IN/R" in warning for warning in describe(moved, 1400, None, 1_500, 1)["warnings"])  # type: ignore[attr-defined]  # a list
-
-
-def test_cluster_without_a_response_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = written(tmp_path / "f", '{"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}')
-    words = [
-        "reassign",
-        "estimate",
-        "--bootstrap-server",
-        "127.0.0.1:1",
-        "--reassignment-json-file",
-        str(plan),
-    ]
-    assert main(words) == 1
-    assert capsys.readouterr().err.startswith("sluice: 127.0.0.1:1: ")

@@ -1,17 +1,17 @@
 """`sluice reassign plan`: what it prints, what it refuses, and its exit codes; the cluster is made up."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from proxy.cli import main
 from proxy.commands import reassign_plan
 from proxy.commands.servers import Security
 from proxy.config import Address
 from proxy.control.reassign.cluster import ClusterState
 from quotas.reassignment.step import PartitionState, TopicPartition
+from tests.support.command_line import Sluice
 
 MB = 1_000_000
 
@@ -42,18 +42,39 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reassign_plan, "read_cluster", ask)
 
 
-def planned(directory: Path, targets: Mapping[int, Sequence[int]], *words: str) -> int:
-    entries = [{"topic": "t", "partition": number, "replicas": list(to)} for number, to in targets.items()]
-    path = directory / "move.json"
-    path.write_text(json.dumps({"version": 1, "partitions": entries}), encoding="utf-8")
-    start = ["reassign", "plan", "--bootstrap-server", "b:1", "--reassignment-json-file", str(path)]
-    return main([*start, *words])
+Targets = Mapping[int, Sequence[int]]
+
+
+@pytest.fixture
+def move(tmp_path: Path) -> Callable[[Targets], Path]:
+    """Write targets of the topic t to a file as Kafka's tool takes it."""
+
+    def write(targets: Targets) -> Path:
+        entries = [
+            {"topic": "t", "partition": number, "replicas": list(to)} for number, to in targets.items()
+        ]
+        path = tmp_path / "move.json"
+        path.write_text(json.dumps({"version": 1, "partitions": entries}), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def planned(sluice: Sluice, move: Callable[[Targets], Path]) -> Callable[..., str]:
+    def plan(targets: Targets, *words: object, code: int = 0) -> str:
+        start = ("reassign", "plan", "--bootstrap-server", "b:1", "--reassignment-json-file", move(targets))
+        return sluice(*start, *words, code=code)
+
+    return plan
+
+
+Planned = Callable[..., str]
 
 
 @pytest.mark.usefixtures("cluster")
-def test_table_shows_each_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert planned(tmp_path, {0: (4, 5, 3), 1: (2, 3, 4)}, "--parallel-leader-movements", "1") == 0
-    assert capsys.readouterr().out == (
+def test_table_shows_each_batch(planned: Planned) -> None:
+    assert planned({0: (4, 5, 3), 1: (2, 3, 4)}, "--parallel-leader-movements", "1") == (
         "batch 1: 2 partitions, 2 replicas added, 48.0 MB\n"
         "  partition  replicas        add  drop  leader    bytes\n"
         "  t-0        1,2,3 -> 4,3,1  4    2     1 -> 4  24.0 MB\n"
@@ -68,10 +89,8 @@ def test_table_shows_each_batch(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.usefixtures("cluster")
-def test_json_has_the_same_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--format", "json", "--parallel-replica-count", "2")
-    assert planned(tmp_path, {0: (4, 5, 3)}, *words) == 0
-    report = json.loads(capsys.readouterr().out)
+def test_json_has_the_same_plan(planned: Planned) -> None:
+    report = json.loads(planned({0: (4, 5, 3)}, "--format", "json", "--parallel-replica-count", "2"))
     assert report["limits"]["parallel_replica_count"] == 2
     assert report["batches"] == [
         {
@@ -99,17 +118,12 @@ def test_json_has_the_same_plan(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.usefixtures("cluster")
-def test_plan_that_does_not_end_is_a_warning_and_exit_code_3(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert planned(tmp_path, {0: (1, 2, DEAD), 2: (1, 2, 5)}) == 3
-    warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning")]
-    assert warnings == [
+def test_plan_that_does_not_end_is_a_warning_and_exit_code_3(planned: Planned) -> None:
+    lines = planned({0: (1, 2, DEAD), 2: (1, 2, 5)}, code=3).splitlines()
+    other = "another reassignment of it is under way: adding [4], removing []"
+    assert [line for line in lines if line.startswith("warning")] == [
         "warning: t-0 would not reach its target: waits for broker 6, which is not alive",
-        (
-            "warning: t-2 would not reach its target: another reassignment of it is under way: adding [4], "
-            "removing []"
-        ),
+        f"warning: t-2 would not reach its target: {other}",
     ]
 
 
@@ -123,38 +137,34 @@ def test_plan_that_does_not_end_is_a_warning_and_exit_code_3(
     ],
 )
 def test_plan_refuses_what_kafka_or_sluice_would_refuse(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], targets: Mapping[int, Sequence[int]], problem: str
+    planned: Planned, sluice: Sluice, targets: Targets, problem: str
 ) -> None:
-    assert planned(tmp_path, targets) == 1
-    assert problem in capsys.readouterr().err
+    planned(targets, code=1)
+    assert problem in sluice.err
 
 
 @pytest.mark.usefixtures("cluster")
-def test_limits_come_from_the_configuration_and_from_arguments(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_limits_come_from_the_configuration_and_from_arguments(planned: Planned, tmp_path: Path) -> None:
     config = tmp_path / "sluice.toml"
     config.write_text(
-        '[cluster]\nbootstrap = "127.0.0.1:9092"\n'
-        '[[listeners]]\nname = "c"\nkind = "clients"\nbind = "127.0.0.1"\nadvertised_host = "127.0.0.1"\n'
-        "bootstrap_port = 19090\nfirst_broker_port = 19100\n"
+        '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n'
         "[reassignment]\nparallel_replica_count = 3\nmax_movements_in_per_broker = 4\n",
         encoding="utf-8",
     )
-    words = ("--config", str(config), "--max-movements-in-per-broker", "2", "--format", "json")
-    assert planned(tmp_path, {0: (4, 5, 3)}, *words) == 0
-    limits = json.loads(capsys.readouterr().out)["limits"]
+    words = ("--config", config, "--max-movements-in-per-broker", "2", "--format", "json")
+    limits = json.loads(planned({0: (4, 5, 3)}, *words))["limits"]
     assert (limits["parallel_replica_count"], limits["max_movements_in_per_broker"]) == (3, 2)
 
 
-def test_impossible_limit_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert planned(tmp_path, {0: (1,)}, "--parallel-partition-count", "0") == 1
-    assert "--parallel-partition-count: must be between 1 and 1000000" in capsys.readouterr().err
+def test_impossible_limit_is_refused(planned: Planned, sluice: Sluice) -> None:
+    planned({0: (1,)}, "--parallel-partition-count", "0", code=1)
+    assert "--parallel-partition-count: must be between 1 and 1000000" in sluice.err
 
 
-def test_cluster_without_a_response_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "move.json"
-    path.write_text('{"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}', encoding="utf-8")
-    words = ["--bootstrap-server", "127.0.0.1:1", "--reassignment-json-file", str(path)]
-    assert main(["reassign", "plan", *words]) == 1
-    assert capsys.readouterr().err.startswith("sluice: ")
+@pytest.mark.parametrize("command", ["plan", "estimate"])
+def test_cluster_without_a_response_is_one_line(
+    sluice: Sluice, move: Callable[[Targets], Path], command: str
+) -> None:
+    words = ("--bootstrap-server", "127.0.0.1:1", "--reassignment-json-file", move({0: (1,)}))
+    sluice("reassign", command, *words, code=1)
+    assert sluice.err.startswith("sluice: ")

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 import pytest
 
 from protocol.messages.reassignments import Ongoing, Reassignments, Stepping
-from proxy.cli import main
 from proxy.commands import reassign_status, servers
 from proxy.commands.reassign_status import document_of_list, table, watch
 from proxy.commands.servers import Document
 from proxy.system.errors import ServerError
+from tests.support.command_line import Sluice
 
+SHOWN = ("reassign", "status")
 STATUS: dict[str, object] = {
     "mode": "batch",
     "process": "here:1:ab",
@@ -93,6 +94,8 @@ def test_moves_are_written_with_bars() -> None:
         "  t-0  1,2 -> 3,4              bytes [#######################.]  99 %  1 of 2 replicas  step: 1,2 -> 3,1",
         "  t-1  1,2 -> 1,2 (cancelled)  waits for broker 2, which is not alive",
     ]
+    assert list(table({**STATUS, "leads": False, "holder": ""}))[1] == "carried out by no process"
+    assert next(table({**STATUS, "problem": "the disk is full"})) == "problem: the disk is full"
 
 
 def test_nothing_under_way_is_short() -> None:
@@ -102,11 +105,6 @@ def test_nothing_under_way_is_short() -> None:
     assert list(table(led)) == ["no reassignment is under way", "carried out by here:1:ab, this process"]
     over = {**idle, "moves_total": 3, "moves_done": 3, "moves_not_done": 0}
     assert list(table(over)) == ["no reassignment is under way; of 3 in all 3 are done"]
-
-
-def test_moves_that_no_process_carries_out_are_reported() -> None:
-    left = {**STATUS, "leads": False, "holder": ""}
-    assert list(table(left))[1] == "carried out by no process"
 
 
 def test_moves_that_are_over_stay_in_the_total() -> None:
@@ -135,9 +133,14 @@ class Reading:
 IDLE: Document = {"mode": "batch", "problem": "", "moves": 0, "steps": 0}
 
 
+def watched(reading: Reading, wait: float = 60.0, form: str = "table") -> int:
+    """Watch every 2 s."""
+    return watch(reading, form, 2.0, wait, reading.pauses.append)
+
+
 def test_watch_ends_when_nothing_is_under_way(capsys: pytest.CaptureFixture[str]) -> None:
     reading = Reading(STATUS, {**STATUS, "moves": 1}, IDLE)
-    assert watch(reading, "json", 2.0, 60.0, reading.pauses.append) == 0
+    assert watched(reading, form="json") == 0
     shown = [json.loads(line)["moves"] for line in capsys.readouterr().out.splitlines()]
     assert (shown, reading.pauses) == ([2, 1, 0], [2.0, 2.0])
 
@@ -147,7 +150,7 @@ def test_watch_that_is_started_first_waits_for_a_reassignment(
     form: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reading = Reading(IDLE, IDLE, ServerError("nothing listens"), STATUS, IDLE)
-    assert watch(reading, form, 2.0, 60.0, reading.pauses.append) == 0
+    assert watched(reading, form=form) == 0
     captured = capsys.readouterr()
     assert captured.err == (
         "sluice: no reassignment is under way: waiting 60 s for one (Ctrl-C ends)\n"
@@ -161,7 +164,7 @@ def test_watch_that_is_started_first_waits_for_a_reassignment(
 def test_watch_waits_for_a_process_that_is_not_up_yet(capsys: pytest.CaptureFixture[str]) -> None:
     down = ServerError("nothing listens")
     reading = Reading(down, down, IDLE, STATUS, IDLE)
-    assert watch(reading, "json", 2.0, 60.0, reading.pauses.append) == 0
+    assert watched(reading, form="json") == 0
     captured = capsys.readouterr()
     assert captured.err == (
         "sluice: nothing listens: waiting 60 s for a response (Ctrl-C ends)\n"
@@ -174,13 +177,13 @@ def test_watch_waits_for_a_process_that_is_not_up_yet(capsys: pytest.CaptureFixt
 def test_watch_ends_where_no_process_comes_up_in_time() -> None:
     reading = Reading(*[ServerError(str(number)) for number in range(5)])
     with pytest.raises(ServerError, match=r"^3$"):
-        watch(reading, "table", 2.0, 6.0, reading.pauses.append)
+        watched(reading, 6.0)
     assert reading.pauses == [2.0] * 3
 
 
 def test_watch_waits_for_a_limited_time(capsys: pytest.CaptureFixture[str]) -> None:
     reading = Reading(*[IDLE] * 4)
-    assert watch(reading, "table", 2.0, 6.0, reading.pauses.append) == 0
+    assert watched(reading, 6.0) == 0
     assert (reading.found, reading.pauses) == ([], [2.0, 2.0, 2.0])
     assert capsys.readouterr().out == "no reassignment is under way\n\n"
 
@@ -190,13 +193,13 @@ def test_watch_does_not_wait_where_told_so_or_where_none_is_ever_shown(
     document: Document, wait: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reading = Reading(document)
-    assert watch(reading, "table", 2.0, wait, reading.pauses.append) == 0
+    assert watched(reading, wait) == 0
     assert (reading.pauses, capsys.readouterr().err) == ([], "")
 
 
 def test_watch_outlasts_a_restart_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     reading = Reading(STATUS, ServerError("nothing listens"), IDLE)
-    assert watch(reading, "table", 2.0, 60.0, reading.pauses.append) == 0
+    assert watched(reading) == 0
     captured = capsys.readouterr()
     assert captured.err == "sluice: nothing listens; trying again\n"
     assert captured.out.endswith("no reassignment is under way\n\n")
@@ -204,22 +207,18 @@ def test_watch_outlasts_a_restart_and_says_so(capsys: pytest.CaptureFixture[str]
 
 def test_watch_gives_up_after_many_failures() -> None:
     with pytest.raises(ServerError, match="at once"):
-        watch(Reading(ServerError("at once")), "table", 2.0, 0.0, lambda _: None)
+        watched(Reading(ServerError("at once")), 0.0)
     failing = Reading(STATUS, *[ServerError(str(number)) for number in range(40)])
     with pytest.raises(ServerError, match=r"^29$"):
-        watch(failing, "table", 2.0, 0.0, lambda _: None)
+        watched(failing, 0.0)
 
 
 def test_watch_writes_over_itself_in_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    watch(Reading(IDLE), "table", 2.0, 0.0, lambda _: None)
+    watched(Reading(IDLE), 0.0)
     assert capsys.readouterr().out == "\x1b[H\x1b[Jno reassignment is under way\n"
-
-
-def test_problem_comes_first() -> None:
-    assert next(table({**STATUS, "problem": "the disk is full"})) == "problem: the disk is full"
 
 
 def test_more_than_can_be_shown_is_counted() -> None:
@@ -246,44 +245,37 @@ def test_list_of_version_1_has_moves_and_steps() -> None:
     ]
 
 
-def test_status_is_read_from_the_admin_port(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_is_read_from_the_admin_port(sluice: Sluice) -> None:
     with admin_port(json.dumps(STATUS)) as url:
-        assert main(["reassign", "status", "--admin", url.removeprefix("http://")]) == 0
-        assert "2 partitions under way" in capsys.readouterr().out
-        assert main(["reassign", "status", "--admin", url, "--format", "json"]) == 0
-        assert json.loads(capsys.readouterr().out) == STATUS
+        assert "2 partitions under way" in sluice(*SHOWN, "--admin", url.removeprefix("http://"))
+        assert json.loads(sluice(*SHOWN, "--admin", url, "--format", "json")) == STATUS
+    with admin_port('{"mode": "pass"}') as url:
+        assert "pass unchanged" in sluice(*SHOWN, "--admin", url)
 
 
 @pytest.mark.parametrize("option", ["--admin", "--bootstrap-server"])
 def test_server_that_never_responds_is_left(
-    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    option: str, monkeypatch: pytest.MonkeyPatch, sluice: Sluice
 ) -> None:
     for module in (servers, reassign_status):
         monkeypatch.setattr(module, "SECONDS_MAX", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # the system accepts, and nothing reads
         where = f"127.0.0.1:{silent.getsockname()[1]}"
-        assert main(["reassign", "status", option, where]) == 1
+        sluice(*SHOWN, option, where, code=1)
     page = f"http://{where}/reassignments" if option == "--admin" else where
-    assert capsys.readouterr().err == f"sluice: {page}: no response within 0.05 s\n"
-
-
-def test_status_names_mode_pass(capsys: pytest.CaptureFixture[str]) -> None:
-    with admin_port('{"mode": "pass"}') as url:
-        assert main(["reassign", "status", "--admin", url]) == 0
-    assert "pass unchanged" in capsys.readouterr().out
+    assert sluice.err == f"sluice: {page}: no response within 0.05 s\n"
 
 
 @pytest.mark.parametrize(
-    "where",
+    ("where", "code"),
     [
-        "--admin=http://127.0.0.1:1",
-        "--admin=127.0.0.1:1",
-        "--admin=ftp://127.0.0.1:1",
-        "--bootstrap-server=127.0.0.1:1",
+        ("--admin=http://127.0.0.1:1", 1),
+        ("--admin=127.0.0.1:1", 1),
+        ("--admin=ftp://127.0.0.1:1", 2),
+        ("--bootstrap-server=127.0.0.1:1", 1),
     ],
 )
-def test_unreachable_bootstrap_is_one_line(where: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reassign", "status", where]) != 0
-    error = capsys.readouterr().err
-    assert "127.0.0.1:1" in error
-    assert error.count("\n") == 1
+def test_unreachable_bootstrap_is_one_line(where: str, code: int, sluice: Sluice) -> None:
+    sluice(*SHOWN, where, code=code)
+    assert "127.0.0.1:1" in sluice.err
+    assert sluice.err.count("\n") == 1

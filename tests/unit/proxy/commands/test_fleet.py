@@ -1,4 +1,4 @@
-"""`sluice fleet` and what `sluice check` says of a fleet, from values."""
+"""`sluice fleet`, from values."""
 
 import argparse
 import json
@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from proxy import cli
-from proxy.commands import check_text, fleet
-from proxy.config import Address, ClusterOptions, FleetOptions
+from proxy.commands import fleet
 from proxy.fleet.facts import differences, state_of
 from proxy.fleet.messages import MemberView, View
-from proxy.system.errors import ConfigError, ServerError
+from proxy.system.errors import ServerError
 from proxy.system.files import read_secret
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
+from tests.support.command_line import Sluice
 
 TERMS = LeaseTerms(15_000, 1000, 4)
 KEY = "producer_byte_rate@-1 -=:reports"
@@ -71,16 +70,11 @@ def test_table_shows_members_shares_and_what_differs() -> None:
     ]
 
 
-def test_member_that_is_cut_off_says_what_it_uses() -> None:
+def test_member_without_a_lease_says_what_it_uses() -> None:
     lines = list(fleet.table({**document(leased(), None, 15_000), "problem": "Connection refused"}))
     assert lines[:2] == ["gw-1: is cut off, and uses 25.00% of each quota", "  Connection refused"]
-
-
-def test_member_that_has_just_begun_says_so() -> None:
-    lessee = Lessee(TERMS, LesseeId("gw-1", 1), 0)
-    assert (
-        next(fleet.table(document(lessee, None, 5))) == "gw-1: has just begun, and uses 0.06% of each quota"
-    )
+    begun = next(fleet.table(document(Lessee(TERMS, LesseeId("gw-1", 1), 0), None, 5)))
+    assert begun == "gw-1: has just begun, and uses 0.06% of each quota"
 
 
 @pytest.mark.parametrize(
@@ -101,66 +95,14 @@ def test_process_that_is_no_member_is_an_error(monkeypatch: pytest.MonkeyPatch) 
         fleet.run(argparse.Namespace(admin="a:1", format="table"))
 
 
-def test_check_says_who_holds() -> None:
-    address = Address("gw-1", 19070)
-    options = FleetOptions(name="gw-1", holder=address, bind=Address("0.0.0.0", 19070))
-    assert list(check_text.lines(options)) == [
-        "fleet: 'gw-1', one of at most 8 members; the holder is this process",
-        "  members reach it at gw-1:19070: 0.0.0.0:19070, not signed",
-    ]
-    other = FleetOptions(name="gw-2", holder=address)
-    assert list(check_text.lines(other)) == [
-        "fleet: 'gw-2', one of at most 8 members; the holder is gw-1:19070"
-    ]
-    member = FleetOptions(name="gw-2", bind=Address("127.0.0.1", 19070))
-    assert next(check_text.lines(member)) == (
-        "fleet: 'gw-2', one of at most 8 members; the holder is chosen by the group __sluice"
-    )
-    bootstrap = (Address("ops1", 9092), Address("ops2", 9092))
-    elsewhere = replace(member, bootstrap=bootstrap, cluster=ClusterOptions(bootstrap))
-    assert "  its own cluster, for the group and Sluice's topics: ops1:9092, ops2:9092" in list(
-        check_text.lines(elsewhere)
-    )
-    assert check_text.document(FleetOptions()) is None
-    assert check_text.document(other) == {
-        "name": "gw-2",
-        "members_max": 8,
-        "holder": "gw-1:19070",
-        "group": None,
-        "bootstrap": [],
-        "holds": False,
-        "cut_off": "share",
-    }
-
-
-def test_secret_is_random_printed_or_written_and_replaces_no_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert [cli.main(["fleet", "secret"]) for _ in range(2)] == [0, 0]
-    printed = capsys.readouterr().out.split()
+def test_secret_is_random_printed_or_written_and_replaces_no_file(tmp_path: Path, sluice: Sluice) -> None:
+    printed = [sluice("fleet", "secret").strip() for _ in range(2)]
     assert len(set(printed)) == 2
     assert all(len(bytes.fromhex(one)) == 32 for one in printed)
     path = tmp_path / "fleet.secret"
-    assert cli.main(["fleet", "secret", str(path)]) == 0
+    assert sluice("fleet", "secret", path) == "", "it is in the file alone"
     written = read_secret(path, "key")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert capsys.readouterr().out == "", "it is in the file alone"
-    assert cli.main(["fleet", "secret", str(path)]) == 1
-    assert "File exists" in capsys.readouterr().err
+    sluice("fleet", "secret", path, code=1)
+    assert "File exists" in sluice.err
     assert read_secret(path, "key") == written
-
-
-def test_secret_that_cannot_be_used_is_an_error_of_the_configuration(tmp_path: Path) -> None:
-    path = tmp_path / "fleet.secret"
-    options = FleetOptions(holder=Address("h", 1), secret_file=path)
-    check_text.check_secret(options, may_be_missing=True)
-    with pytest.raises(ConfigError, match=r"^fleet\.secret_file: .*fleet\.secret: No such file"):
-        check_text.check_secret(options, may_be_missing=False)
-    path.write_text("secret")
-    with pytest.raises(
-        ConfigError, match=r"^fleet\.secret_file: the secret in .* has 6 bytes.*sluice fleet secret"
-    ):
-        check_text.check_secret(options, may_be_missing=True)
-    path.write_text("s" * 32)
-    check_text.check_secret(options, may_be_missing=False)
-    check_text.check_secret(FleetOptions(), may_be_missing=False)

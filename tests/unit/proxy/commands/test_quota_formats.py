@@ -116,6 +116,14 @@ def test_quota_without_a_jikkou_form_is_named() -> None:
             "does not name the whole entity",
         ),
         ("jikkou", DOCUMENTED.replace("requestPercentage: 10", "other: 10"), "unknown key"),
+        *(
+            (
+                "jikkou",
+                f"apiVersion: kafka.jikkou.io/v1\nkind: KafkaClientQuota\nspec:\n  {spec}\n",
+                "1: spec",
+            )
+            for spec in ("type: [USER]", "type: USER\n  entity: [a]", "type: USERS_DEFAULT\n  configs: [1]")
+        ),
     ],
 )
 def test_impossible_quota_is_refused(form: str, text: str, problem: str) -> None:
@@ -133,12 +141,3 @@ def test_without_yaml_the_command_that_installs_it_is_named(monkeypatch: pytest.
 def test_entities_have_names() -> None:
     assert describe(Entity("ann", DEFAULT)) == "user 'ann', client id <default>"
     assert as_table(Entity(ip=DEFAULT)) == {"ip": "<default>"}
-
-
-@pytest.mark.parametrize(
-    "spec", ["type: [USER]", "type: USER\n  entity: [a]", "type: USERS_DEFAULT\n  configs: [1]"]
-)
-def test_jikkou_spec_of_another_form_is_refused(spec: str) -> None:
-    text = f"apiVersion: kafka.jikkou.io/v1\nkind: KafkaClientQuota\nspec:\n  {spec}\n"
-    with pytest.raises(ConfigError, match="resource 1: spec"):
-        read(text, "jikkou")

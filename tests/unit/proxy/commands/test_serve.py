@@ -1,34 +1,21 @@
 """Arguments -> tables and quotas text."""
 
 import argparse
-import logging
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from proxy import cli
 from proxy.commands.serve import QUOTAS_MAX, quota_text, tables
 from proxy.config import Address, Config
 from proxy.system.errors import ConfigError
 from quotas.definitions.toml_file import parse
 from quotas.errors import DefinitionError
+from tests.support.command_line import Sluice
 
-NONE = dict.fromkeys(
+NONE: dict[str, object] = dict.fromkeys(
     (
-        "bootstrap_server",
-        "policy",
-        "mode",
-        "scope",
-        "workers",
-        "admin",
-        "log_level",
-        "log_format",
-        "listen",
-        "advertised_host",
-        "quotas_file",
+        *("bootstrap_server", "policy", "mode", "scope", "workers", "admin", "log_level", "log_format"),
+        *("listen", "advertised_host", "quotas_file"),
     )
 )
 
@@ -37,12 +24,9 @@ def given(**arguments: object) -> dict[str, object]:
     return tables(argparse.Namespace(**{**NONE, **arguments}))
 
 
-def test_absent_arguments_set_no_key() -> None:
-    assert given() == {}
-
-
 def test_every_argument_sets_its_key() -> None:
-    found = given(
+    assert given() == {}
+    assert given(
         bootstrap_server="a:1,b:2",
         policy="schedule",
         mode="observe",
@@ -51,19 +35,18 @@ def test_every_argument_sets_its_key() -> None:
         admin="",
         log_level="debug",
         log_format="json",
-    )
-    assert found == {
+        quotas_file=Path("q.toml"),  # relative to where the command runs
+    ) == {
         "cluster": {"bootstrap": "a:1,b:2"},
-        "quotas": {"policy": "schedule", "mode": "observe", "scope": "cluster"},
+        "quotas": {
+            "policy": "schedule",
+            "mode": "observe",
+            "scope": "cluster",
+            "file": str(Path.cwd() / "q.toml"),
+        },
         "process": {"workers": "2"},
         "admin": {"bind": ""},
         "log": {"level": "debug", "format": "json"},
-    }
-
-
-def test_quotas_file_is_relative_to_where_the_command_runs() -> None:
-    assert given(quotas_file=Path("q.toml"), mode="observe") == {
-        "quotas": {"mode": "observe", "file": str(Path.cwd() / "q.toml")}
     }
 
 
@@ -133,29 +116,11 @@ def test_quota_arguments_are_bounded() -> None:
         quota_text(["client-id=a,producer_byte_rate=1"] * (QUOTAS_MAX + 1))
 
 
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Config]]:
-    """Give the configurations that would have run."""
-    configs: list[Config] = []
-    stand_in = ModuleType("proxy.app")
-
-    def run(config: Config) -> int:
-        configs.append(config)
-        return 0
-
-    stand_in.run = run  # type: ignore[attr-defined]  # a module of our own making
-    monkeypatch.setitem(sys.modules, "proxy.app", stand_in)
-    monkeypatch.setattr("os.environ", {})
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield configs
-    root.handlers[:] = handlers
-    root.setLevel(level)
+LISTENING = ("serve", "--bootstrap-server", "b:9092", "--listen", "127.0.0.1:9000")
 
 
-def test_arguments_alone_are_enough(served: list[Config]) -> None:
-    arguments = ["--bootstrap-server", "b:9092", "--listen", "127.0.0.1:9000", "--policy", "schedule"]
-    assert cli.main(["serve", *arguments, "--quota", "client-id=a,producer_byte_rate=2000000"]) == 0
+def test_arguments_alone_are_enough(served: list[Config], sluice: Sluice) -> None:
+    sluice(*LISTENING, "--policy", "schedule", "--quota", "client-id=a,producer_byte_rate=2000000")
     (config,) = served
     listener = config.listeners[0]
     assert config.cluster.bootstrap == (Address("b", 9092),)
@@ -164,44 +129,49 @@ def test_arguments_alone_are_enough(served: list[Config]) -> None:
     assert "producer_byte_rate = 2000000" in config.source.quota_text
 
 
-def test_arguments_beat_the_file(served: list[Config], tmp_path: Path) -> None:
+def test_arguments_beat_the_file(served: list[Config], tmp_path: Path, sluice: Sluice) -> None:
     path = tmp_path / "sluice.toml"
     path.write_text('[cluster]\nbootstrap = "a:1"\n[[listeners]]\nname = "n"\n[quotas]\nmode = "enforce"\n')
-    assert cli.main(["serve", "--config", str(path), "--mode", "observe"]) == 0
+    sluice("serve", "--config", path, "--mode", "observe")
     assert (served[0].quotas.mode, served[0].listeners[0].name) == ("observe", "n")
 
 
-def test_environment_alone_is_enough(served: list[Config], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_alone_is_enough(
+    served: list[Config], monkeypatch: pytest.MonkeyPatch, sluice: Sluice
+) -> None:
     environ = {"SLUICE_CLUSTER__BOOTSTRAP": "a:1", "SLUICE_LISTENERS__0__BROKER_ID_MAX": "5"}
     monkeypatch.setattr("os.environ", environ)
-    assert cli.main(["serve"]) == 0
+    sluice("serve")
     assert served[0].listeners[0].broker_id_max == 5
 
 
-def test_nothing_to_serve_is_a_usage_error(served: list[Config], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["serve"]) == 2
-    assert cli.main(["serve", "--config", "x", "--advertised-host", "h"]) == 2
-    first, second = capsys.readouterr().err.splitlines()
-    assert (
-        first == "sluice: serve needs --config, or --bootstrap-server and --listen; see sluice serve --help"
-    )
-    assert second.startswith("sluice: --advertised-host needs --listen; with --config, set the key")
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("", "serve needs --config, or --bootstrap-server and --listen; see sluice serve --help\n"),
+        (
+            "--config x --advertised-host h",
+            "--advertised-host needs --listen; with --config, set the key advertised_host; see sluice serve --help\n",
+        ),
+    ],
+)
+def test_nothing_to_serve_is_a_usage_error(
+    served: list[Config], sluice: Sluice, words: str, line: str
+) -> None:
+    sluice("serve", *words.split(), code=2)
+    assert sluice.err == f"sluice: {line}"
     assert served == []
 
 
-def test_warnings_are_logged(served: list[Config], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["serve", "--bootstrap-server", "b:1", "--listen", "127.0.0.1:40000"]) == 0
-    assert "ephemeral range" in capsys.readouterr().err
-
-
-def test_state_directory_that_can_not_be_written_is_logged(
-    served: list[Config], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_warnings_are_logged(served: list[Config], tmp_path: Path, sluice: Sluice) -> None:
+    sluice("serve", "--bootstrap-server", "b:1", "--listen", "127.0.0.1:40000")
+    assert "ephemeral range" in sluice.err
     (tmp_path / "file").touch()
     path = tmp_path / "sluice.toml"
     path.write_text('[cluster]\nbootstrap = "a:1"\n[[listeners]]\n[state]\ndirectory = "file/state"\n')
-    assert cli.main(["serve", "--config", str(path)]) == 0
-    assert "state.directory: " in capsys.readouterr().err
+    sluice("serve", "--config", path)
+    assert "state.directory: " in sluice.err
+    assert len(served) == 2
 
 
 @pytest.mark.parametrize(
@@ -215,29 +185,25 @@ def test_state_directory_that_can_not_be_written_is_logged(
     ],
 )
 def test_value_that_is_no_choice_is_a_usage_error_with_the_choices(
-    served: list[Config], capsys: pytest.CaptureFixture[str], option: str, choices: list[str]
+    served: list[Config], sluice: Sluice, option: str, choices: list[str]
 ) -> None:
-    arguments = ["serve", "--bootstrap-server", "b:1", "--listen", "127.0.0.1:9000"]
-    with pytest.raises(SystemExit) as ended:
-        cli.main([*arguments, option, "other"])
-    assert ended.value.code == 2
-    shown = capsys.readouterr().err.splitlines()[-1]
+    sluice(*LISTENING, option, "other", code=2)
+    shown = sluice.err.splitlines()[-1]
     assert shown.startswith(f"sluice serve: error: argument {option}: invalid choice: 'other' (choose from ")
     assert [choice for choice in choices if choice in shown] == choices
     assert served == []
-    assert [cli.main([*arguments, option, choice]) for choice in choices] == [0] * len(choices)
+    for choice in choices:
+        sluice(*LISTENING, option, choice)
 
 
-def test_old_scope_is_read_with_a_warning(served: list[Config], capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["serve", "--bootstrap-server", "b:1", "--listen", "127.0.0.1:9000", "--scope", "gateway"]
-    assert cli.main(arguments) == 0
+def test_old_scope_is_read_with_a_warning(served: list[Config], sluice: Sluice) -> None:
+    sluice(*LISTENING, "--scope", "gateway")
     assert served[0].quotas.scope == "cluster"
     warning = "sluice serve: warning: --scope gateway is an old spelling: use --scope cluster"
-    assert warning in capsys.readouterr().err.splitlines()
+    assert warning in sluice.err.splitlines()
 
 
-def test_wrong_value_is_refused(served: list[Config], capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["serve", "--bootstrap-server", "b:1", "--listen", "127.0.0.1:9000"]
-    assert cli.main([*arguments, "--workers", "many"]) == 1
-    assert capsys.readouterr().err.startswith("sluice: process.workers: ")
+def test_wrong_value_is_refused(served: list[Config], sluice: Sluice) -> None:
+    sluice(*LISTENING, "--workers", "many", code=1)
+    assert sluice.err.startswith("sluice: process.workers: ")
     assert served == []
