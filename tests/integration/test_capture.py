@@ -112,27 +112,6 @@ def test_rows_match_the_clients_requests(
         assert sorted(seqs) == list(range(len(seqs)))
 
 
-def test_throttled_requests_say_so(sluice: SluiceProcess, tmp_path: Path, create_topic: CreateTopic) -> None:
-    topic = create_topic(partitions=2)
-    more: dict[str, Any] = {"client.id": "limited", "batch.num.messages": 100}
-    produce(sluice.bootstrap, topic, 2000, **more)
-    sluice.stop()
-    found = [
-        row for row in rows(tmp_path / "capture") if row["client_id"] == "limited" and row["throttle_ms"]
-    ]
-    assert found
-    assert {row["quota"] for row in found} == {"produce"}
-
-
-def test_metrics_count_written_rows(sluice: SluiceProcess, tmp_path: Path, create_topic: CreateTopic) -> None:
-    produce(sluice.bootstrap, create_topic(partitions=2), 50)
-    until(lambda: sluice.metric("sluice_capture_rows_total") > 0, "rows are written")
-    assert sluice.metric("sluice_capture_dropped_total") == 0
-    assert sluice.metric("sluice_capture_files") >= 1
-    assert sluice.metric("sluice_capture_oldest_timestamp_seconds") > 0
-    assert list((tmp_path / "capture").glob("*.parquet"))
-
-
 def test_killed_process_leaves_whole_files_and_the_next_removes_the_rest(
     kafka: Cluster, tmp_path: Path, create_topic: CreateTopic
 ) -> None:

@@ -2,21 +2,19 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from protocol.api import METADATA
 from tests.cluster import HOST, Address, Cluster
 from tests.conftest import CreateTopic
-from tests.support.frames import request as raw_request
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.proxy_process import sluice as run
 from tests.support.raw_topics import Topic, batch, describe, produce_request
 from tests.support.waiting import until
-from tests.support.wire import repeating, wired
+from tests.support.wire import repeating
 
 BYTES_PER_SECOND = 100_000
 RECORDS = 20_000
@@ -144,30 +142,3 @@ def test_broker_that_dies_is_lost_and_back(sluice: SluiceProcess, kafka: Cluster
     until(lambda: events(sluice, "broker_back"), "the broker is back", SECONDS_MAX)
     assert [one["broker"] for one in events(sluice, "broker_back")] == [broker]
     assert int(os.environ.get("SLUICE_PROCESS__WORKERS", "1")) == sluice.document("/v1/status")["workers"]
-
-
-def test_broker_that_clients_cannot_connect_to_is_lost_at_once(sluice: SluiceProcess, kafka: Cluster) -> None:
-    """Before metadata tells it, and once; it is back when a connection opens and metadata lists it."""
-    broker = 2
-    asked = raw_request(METADATA, 9, b"\0\0\0\0\0", correlation_id=1, client_id="connects")
-
-    def connects() -> bool:
-        """Whether a client's connection reaches the broker."""
-        with wired((HOST, sluice.ports.first_broker + broker), "connects") as wire:
-            wire.send_bytes(asked)
-            with suppress(ConnectionError):
-                wire.receive()
-                return True
-        return False
-
-    until(connects, "the broker is known", SECONDS_MAX)
-    kafka.kill_broker(broker)
-    try:
-        until(lambda: not connects() and events(sluice, "broker_lost"), "the broker is lost", SECONDS_MAX)
-    finally:
-        kafka.start_broker(broker)
-    until(lambda: connects() and events(sluice, "broker_back"), "the broker is back", SECONDS_MAX)
-    (lost,) = events(sluice, "broker_lost")
-    assert lost["broker"] == broker
-    assert lost["problem"].endswith(": ECONNREFUSED")
-    assert [one["broker"] for one in events(sluice, "broker_back")] == [broker]

@@ -5,7 +5,6 @@ Each test has a topic of its own; the measured figures are in docs/decisions/001
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -128,13 +127,6 @@ def test_acknowledged_alterations_survive_kills(topic: Topic) -> None:
     assert len(describe(again.bootstrap)) == 60
 
 
-def test_ten_thousand_alterations_are_one_batch(topic: Topic) -> None:
-    first, second = topic.start("first"), topic.start("second")
-    names = [f"many-{number}" for number in range(10_000)]
-    assert set_rates(first.bootstrap, **dict.fromkeys(names, 1e6)) == [(0, "")] * 10_000
-    until(lambda: len(describe(second.bootstrap)) == 10_000, "it follows")
-
-
 def test_leader_that_is_killed_costs_seconds_and_no_quota(kafka: Cluster, topic: Topic) -> None:
     first, second = topic.start("first"), topic.start("second")
     assert set_rates(first.bootstrap, a=5.0) == [(0, "")]
@@ -235,13 +227,3 @@ def test_junk_costs_nothing_but_its_counter(topic: Topic) -> None:
     assert resident_kib(process.process_id) - before < 30_000
     again = topic.start("second")
     assert rate_of(again, "last") == 9.0
-
-
-def test_many_entities_are_there_when_a_process_is_ready(topic: Topic) -> None:
-    first = topic.start("first")
-    topic.produce(record(f"client-{number}", 1000.0 + number) for number in range(30_000))
-    began = time.monotonic()
-    second = topic.start("second")
-    assert time.monotonic() - began < 20
-    assert len(describe(second.bootstrap)) == 30_000
-    until(lambda: len(describe(first.bootstrap)) == 30_000, "it follows", 60)

@@ -64,14 +64,6 @@ def test_plan_is_true_of_the_cluster_and_changes_nothing(
     assert replicas_of(kafka, topic) == [first, second]
 
 
-def test_target_below_min_isr_is_refused(
-    kafka: Cluster, create_topic: CreateTopic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    topic = create_topic(replication=2, configs={"min.insync.replicas": "2"})
-    assert planned(kafka, file_of(tmp_path, (topic, 0, (1,)))) == 1
-    assert "has 1 replicas, fewer than min.insync.replicas 2" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("fault", ["unknown broker", "unknown partition", "partition twice", "broker twice"])
 def test_bad_file_is_refused_in_the_words_of_kafkas_tool(
     kafka: Cluster, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str

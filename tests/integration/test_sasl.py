@@ -144,21 +144,6 @@ def test_wrong_password_comes_back_unchanged_and_leaves_nothing(
     assert moved(sluice, "alice", client_id) == 0
 
 
-def test_wrong_password_is_the_clients_own_error(sluice: SluiceProcess, client_id: str) -> None:
-    from confluent_kafka import KafkaError
-    from confluent_kafka.admin import AdminClient
-
-    errors: list[Any] = []
-    wrong = Credentials("alice", "SCRAM-SHA-512", "wrong").librdkafka()
-    config: dict[str, Any] = {"bootstrap.servers": sluice.bootstrap, "client.id": client_id, "log_level": 0}
-    config |= {**wrong, "error_cb": errors.append}
-    client = AdminClient(config)
-    deadline = time.monotonic() + 20
-    while not errors and time.monotonic() < deadline:
-        client.poll(0.1)
-    assert errors[0].code() == KafkaError._AUTHENTICATION
-
-
 def test_mechanism_that_no_broker_knows_is_refused_by_the_broker(
     kafka: Cluster, sluice: SluiceProcess
 ) -> None:
@@ -168,30 +153,6 @@ def test_mechanism_that_no_broker_knows_is_refused_by_the_broker(
             said.append(handshake(wire, "AWS_MSK_IAM"))
     assert said[0] == said[1]
     assert known(sluice, "AWS_MSK_IAM", "failed") == 1
-
-
-def test_plain_token_without_a_header_names_its_user(
-    sluice: SluiceProcess, stock: Topic, client_id: str
-) -> None:
-    # SaslHandshake 0, as clients before 1.0 speak it.
-    token = plain("bob")
-    with wired(through(sluice), client_id) as wire:
-        handshake(wire, "PLAIN", 0)
-        wire.send_bytes(struct.pack(">i", len(token)) + token)
-        assert wire.receive() == bytes(4)
-        assert told_ms(wire, stock, 1000) == 0
-    assert moved(sluice, "bob", client_id) > 1000
-
-
-def test_wrong_token_without_a_header_ends_as_at_the_broker(sluice: SluiceProcess, client_id: str) -> None:
-    token = plain("bob", "wrong")
-    before = known(sluice, "PLAIN", "failed")
-    with wired(through(sluice), client_id) as wire:
-        handshake(wire, "PLAIN", 0)
-        wire.send_bytes(struct.pack(">i", len(token)) + token)
-        with pytest.raises(ConnectionResetError):
-            wire.receive()
-    assert known(sluice, "PLAIN", "failed") == before + 1
 
 
 def test_scram_tokens_without_a_header_name_their_user(
@@ -209,19 +170,6 @@ def test_scram_tokens_without_a_header_name_their_user(
             client.receive(wire.receive()[4:])
         assert told_ms(wire, stock, 1000) == 0
     assert moved(sluice, "bob", client_id) > 1000
-
-
-def test_requests_pipelined_behind_a_token_pass_in_its_name(
-    sluice: SluiceProcess, stock: Topic, client_id: str
-) -> None:
-    with wired(through(sluice), client_id) as wire:
-        handshake(wire, "PLAIN")
-        wire.send(request(SASL_AUTHENTICATE, 2, auth_bytes=plain("bob")))
-        wire.send(produce_request(stock, stock.led_by(BROKER)[0], batch([bytes(1000)])))
-        assert response(SASL_AUTHENTICATE, 2, wire.receive()).error_code == 0
-        wire.receive()
-    assert moved(sluice, "bob", client_id) > 1000
-    assert moved(sluice, "ANONYMOUS", client_id) == 0
 
 
 def test_bearer_token_behind_a_refused_one_names_its_user(

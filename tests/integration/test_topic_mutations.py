@@ -178,17 +178,6 @@ def test_kafkas_own_system_test_passes(kafka: Cluster, tmp_path: Path, names: li
         assert names[1] not in sizes_on(kafka)
 
 
-@NO_BURST
-def test_observe_creates_all_topics_and_counts_would_be_rejections(
-    kafka: Cluster, tmp_path: Path, names: list[str]
-) -> None:
-    with limited(kafka, tmp_path, mode="observe") as sluice, wired(port_of(sluice)) as wire:
-        found, throttle_ms = errors(CREATE_TOPICS, 7, say(wire, create(7, dict.fromkeys(names[:5], 4))))
-        assert (found, throttle_ms) == ([(name, NONE) for name in names[:5]], 0)
-        settled(kafka, dict.fromkeys(names[:5], 4))
-        assert sluice.metric("sluice_topics_would_reject_total", api="CreateTopics") == 2
-
-
 def test_auto_created_topic_is_charged_and_over_the_quota_is_not_created(
     tmp_path: Path, names: list[str]
 ) -> None:

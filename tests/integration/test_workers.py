@@ -4,45 +4,17 @@ That every feature works with them is shown by other tests of this directory, wh
 SLUICE_PROCESS__WORKERS=2.
 """
 
-import os
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
-
 from tests.cluster import Cluster
 from tests.conftest import CreateTopic
-from tests.support.numbered import NumberedProducer, lost
+from tests.support.numbered import NumberedProducer
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
-from tests.support.workers import is_ready, until_of, worker_ids
 
 WORKERS = 2
-
-
-@pytest.fixture
-def sluice(kafka: Cluster, tmp_path: Path) -> Iterator[SluiceProcess]:
-    settings = SluiceSettings(kafka.bootstrap(), sections={"process": {"workers": WORKERS}})
-    with SluiceProcess.configured(settings, tmp_path) as process:
-        yield process
-
-
-def test_workers_that_are_killed_under_load_lose_nothing(
-    sluice: SluiceProcess, kafka: Cluster, create_topic: CreateTopic
-) -> None:
-    name = create_topic(partitions=3)
-    with NumberedProducer(sluice.bootstrap, name, partitions=3) as load:
-        for number in (1, 2, 1):
-            load.wait_for(200)
-            exits = sluice.metric("sluice_worker_exits_total")
-            os.kill(worker_ids(sluice)[number], signal.SIGKILL)
-            until_of(lambda exits=exits: sluice.metric("sluice_worker_exits_total") > exits, sluice)  # type: ignore[misc]
-            until_of(lambda: is_ready(sluice), sluice)
-        load.wait_for(200)
-        load.stop()
-    assert (load.failed, lost(load, kafka.bootstrap())) == ([], [])
 
 
 def test_quota_is_one_budget_for_all_workers(
