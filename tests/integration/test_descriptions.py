@@ -1,20 +1,12 @@
 """What Kafka's own tools show of the brokers through a gateway: everything but where they listen."""
 
 import re
-from collections.abc import Iterator
-
-import pytest
 
 from tests.cluster import Cluster, tools
-from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.gateway_fixture import gateway_fixture
+from tests.support.proxy_process import SluiceProcess
 
-
-@pytest.fixture(scope="module")
-def sluice(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
-    with SluiceProcess.configured(
-        SluiceSettings(kafka.bootstrap()), tmp_path_factory.mktemp("described")
-    ) as process:
-        yield process
+sluice = gateway_fixture()
 
 
 def ports(text: str) -> set[int]:

@@ -4,14 +4,12 @@ What may differ is named: broker addresses (rewritten), a new fetch session's id
 else; correlation ids are the same on both sides, and no quota is reached.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.cluster import HOST, Cluster
 from tests.conftest import CreateTopic
-from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.gateway_fixture import gateway_fixture
+from tests.support.proxy_process import SluiceProcess
 from tests.support.raw_topics import FETCH, METADATA, Topic, batch, describe, fetch_request, write
 from tests.support.wire import part, request, response, wired
 from tests.support.workers import one_process
@@ -27,14 +25,12 @@ SESSION_AT = {True: 4 + 4 + 1 + 4 + 2, False: 4 + 4 + 4 + 2}
 CORRELATION = 7
 
 
-@pytest.fixture(scope="module")
-def sluice(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
-    """A gateway with quotas that no client reaches."""
-    generous = {"producer_byte_rate": 1_000_000_000, "consumer_byte_rate": 1_000_000_000}
-    settings = SluiceSettings(kafka.bootstrap(), client_quotas={"<default>": generous})
-    directory: Path = tmp_path_factory.mktemp("equality")
-    with SluiceProcess.configured(settings, directory) as process:
-        yield process
+GENEROUS = {
+    "producer_byte_rate": 1_000_000_000,
+    "consumer_byte_rate": 1_000_000_000,
+}  # no client reaches them
+
+sluice = gateway_fixture(client_quotas={"<default>": GENEROUS})
 
 
 @pytest.fixture(scope="module")

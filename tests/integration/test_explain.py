@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -24,6 +25,7 @@ from tests.cluster import HOST, Address, Cluster
 from tests.conftest import CreateTopic
 from tests.support import mutation_frames
 from tests.support.frames import request as raw_request
+from tests.support.gateway_fixture import gateway_fixture
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.proxy_process import sluice as command
 from tests.support.raw_topics import Topic, batch, describe, fetch_request, produce_request, write
@@ -41,31 +43,18 @@ RECORDS = 20_000
 BATCH_BYTES = 50_000
 
 
-def explaining(kafka: Cluster, directory: Path, policy: str) -> SluiceProcess:
-    settings = SluiceSettings(
-        kafka.bootstrap(),
-        # Short windows, so that what is free at the beginning is soon used up.
-        quotas={"policy": policy, "window_samples": 2, "window_seconds": 1},
-        client_quotas={
-            "bytes": {"producer_byte_rate": BYTES_PER_SECOND},
-            "asks": {"request_percentage": 1.0},
-            "makes": {"controller_mutation_rate": 0.5},
-        },
-    )
-    return SluiceProcess.configured(settings, directory)
+# What is free at the beginning is soon used up.
+SHORT_WINDOWS = {"window_samples": 2, "window_seconds": 1}
+QUOTAS = {
+    "bytes": {"producer_byte_rate": BYTES_PER_SECOND},
+    "asks": {"request_percentage": 1.0},
+    "makes": {"controller_mutation_rate": 0.5},
+}
 
 
-@pytest.fixture(scope="module")
-def sluice(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
-    with explaining(kafka, tmp_path_factory.mktemp("explain"), "kip13") as process:
-        yield process
-
-
-@pytest.fixture
-def scheduled(kafka: Cluster, tmp_path: Path) -> Iterator[SluiceProcess]:
-    """The same under the other policy: a request waits before it is passed on, and not after."""
-    with explaining(kafka, tmp_path, "schedule") as process:
-        yield process
+sluice = gateway_fixture(quotas=SHORT_WINDOWS, client_quotas=QUOTAS)
+# The same under the other policy: a request waits before it is passed on, and not after.
+scheduled = gateway_fixture("function", policies=["schedule"], quotas=SHORT_WINDOWS, client_quotas=QUOTAS)
 
 
 @pytest.fixture
@@ -183,54 +172,30 @@ def test_muted_producer_has_its_library_batches_and_end_of_the_mute(
     assert -5 < wait.total_seconds() < 60
 
 
-def test_topic_quota_is_named(sluice: SluiceProcess, topic: Topic) -> None:
-    command(
-        "quotas",
-        "set",
-        "--bootstrap-server",
-        sluice.bootstrap,
-        "--topic",
-        topic.name,
-        f"producer_byte_rate={BYTES_PER_SECOND}",
-    )
-    client_id = f"topical-{secrets.token_hex(4)}"
-    sent = produce_request(topic, 0, batch([bytes(RECORDS)]))
-    with wired(port_of(sluice, topic.leaders[0]), client_id) as wire:
-        repeat(lambda: wire.ask(sent))
-        found = explained(sluice, client_id)
-    assert (found["rule"]["kind"], found["rule"]["entity"]) == ("topic", f"topic '{topic.name}'")
-    assert largest(found) == "muted"
+def asks(number: int) -> bytes:
+    return raw_request(METADATA, 9, b"\0\0\0\0\0", correlation_id=number, client_id="asks")
 
 
-def test_request_quota_is_named(sluice: SluiceProcess) -> None:
-    asked = raw_request(METADATA, 9, b"\0\0\0\0\0", correlation_id=1, client_id="asks")
-    with wired(port_of(sluice, 1), "asks") as wire:
+def makes(number: int) -> bytes:
+    topics = {f"e-{secrets.token_hex(4)}": 2}
+    return mutation_frames.create(5, topics, correlation_id=number, client_id="makes")
+
+
+@pytest.mark.parametrize(("frame", "kind", "value"), [(asks, "request", 1.0), (makes, "mutation", 0.5)])
+def test_quota_of_requests_is_named(
+    sluice: SluiceProcess, frame: Callable[[int], bytes], kind: str, value: float
+) -> None:
+    client_id, numbers = frame.__name__, count()
+    with wired(port_of(sluice, 1), client_id) as wire:
 
         def ask() -> None:
-            wire.send_bytes(asked)
+            wire.send_bytes(frame(next(numbers)))
             wire.receive()
 
         repeat(ask)
-        found = explained(sluice, "asks")
-    assert (found["rule"]["kind"], found["rule"]["value"]) == ("request", 1.0)
-    assert largest(found) == "muted"
-
-
-def test_mutation_quota_is_named(sluice: SluiceProcess) -> None:
-    stem = secrets.token_hex(4)
-    numbers = iter(range(1000))
-    with wired(port_of(sluice, 1), "makes") as wire:
-
-        def create() -> None:
-            number = next(numbers)
-            wire.send_bytes(
-                mutation_frames.create(5, {f"e-{stem}-{number}": 2}, correlation_id=number, client_id="makes")
-            )
-            wire.receive()
-
-        repeat(create)
-        found = explained(sluice, "makes")
-    assert (found["rule"]["kind"], found["rule"]["entity"]) == ("mutation", "client-id 'makes'")
+        found = explained(sluice, client_id)
+    rule = found["rule"]
+    assert (rule["kind"], rule["value"], rule["entity"]) == (kind, value, f"client-id '{client_id}'")
     assert largest(found) == "muted"
 
 
@@ -294,20 +259,6 @@ def test_request_that_is_never_responded_to_is_told(
             os.kill(kafka.process_id(broker), signal.SIGCONT)
 
 
-def test_slow_client_is_named(sluice: SluiceProcess, topic: Topic) -> None:
-    client_id = f"slow-{secrets.token_hex(4)}"
-    frame = framed(produce_request(topic, 0, batch([bytes(100_000)])), 1, client_id)
-    with wired(port_of(sluice, topic.leaders[0])) as wire:
-        step = len(frame) // 60
-        for start in range(0, len(frame), step):
-            wire.send_bytes(frame[start : start + step])
-            time.sleep(0.1)
-        wire.receive()
-        found = explained(sluice, client_id)
-    assert found["rule"] is None
-    assert largest(found) == "client"
-
-
 def test_rate_of_connections_is_named(kafka: Cluster, tmp_path: Path) -> None:
     """At a Sluice of its own: all clients here are ANONYMOUS, and the limit would mute those of other tests too."""
     settings = SluiceSettings(
@@ -327,15 +278,8 @@ def test_rate_of_connections_is_named(kafka: Cluster, tmp_path: Path) -> None:
 def test_of_two_causes_the_quota_is_first_and_the_slow_client_second(
     sluice: SluiceProcess, topic: Topic
 ) -> None:
-    command(
-        "quotas",
-        "set",
-        "--bootstrap-server",
-        sluice.bootstrap,
-        "--topic",
-        topic.name,
-        f"producer_byte_rate={BYTES_PER_SECOND}",
-    )
+    limit = ("--topic", topic.name, f"producer_byte_rate={BYTES_PER_SECOND}")
+    command("quotas", "set", "--bootstrap-server", sluice.bootstrap, *limit)
     client_id = f"both-{secrets.token_hex(4)}"
     # 400 kB in a second or more, and some seconds until they are paid for; what is sent meanwhile counts as muted.
     frame = framed(produce_request(topic, 0, batch([bytes(4 * BYTES_PER_SECOND)])), 1, client_id)
@@ -368,34 +312,3 @@ def test_client_that_waits_for_records_is_said_to(
         found = explained(sluice, client_id)
     assert found["rule"] is None
     assert largest(found) == "poll"
-
-
-def test_command_says_it_in_one_sentence(sluice: SluiceProcess, topic: Topic) -> None:
-    sent = produce_request(topic, 0, batch([bytes(RECORDS)]))
-    with wired(port_of(sluice, topic.leaders[0]), "bytes") as wire:
-        repeat(lambda: wire.ask(sent), 3.0)
-        said = command("explain", "--client-id", "bytes", "--admin", f"{HOST}:{sluice.ports.admin}")
-    assert said.startswith("bytes ")
-    assert "rule: producer_byte_rate 100.0 kB/s of client-id 'bytes', enforced" in said
-
-
-def test_all_clients_are_listed(sluice: SluiceProcess, topic: Topic) -> None:
-    client_id = f"calm-{secrets.token_hex(4)}"
-    sent = produce_request(topic, 0, batch([b"one"]))
-    with wired(port_of(sluice, topic.leaders[0]), client_id) as wire:
-
-        def send() -> None:
-            wire.ask(sent)
-            time.sleep(0.05)
-
-        repeat(send, 2.0)
-        listed = sluice.document("/v1/clients?window=60")["clients"]
-    found = {client["client_id"]: client for client in listed}
-    assert found[client_id]["rule"] is None
-    assert found[client_id]["connections"] == 1
-
-
-def test_client_that_was_never_seen(sluice: SluiceProcess) -> None:
-    status, text = sluice.get("/v1/client?client_id=nothing")
-    said = {"error": "no client with client id 'nothing' was seen", "missing": []}
-    assert (status, json.loads(text)) == (404, said)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cluster import HOST, Cluster, free_port
 from tests.conftest import CreateTopic
+from tests.support.gateway_fixture import gateway_fixture
 from tests.support.numbered import NumberedProducer, lost
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.waiting import until
@@ -19,11 +20,7 @@ from tests.support.wire import wired
 METADATA = 3
 
 
-@pytest.fixture
-def sluice(kafka: Cluster, tmp_path: Path) -> Iterator[SluiceProcess]:
-    """A gateway of this test's own."""
-    with SluiceProcess.configured(SluiceSettings(kafka.bootstrap()), tmp_path) as process:
-        yield process
+sluice = gateway_fixture("function")
 
 
 # Brokers

@@ -6,15 +6,14 @@ whose throttle time would be longer than it.
 
 import secrets
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from tests.cluster import HOST, Cluster
 from tests.conftest import CreateTopic
-from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.gateway_fixture import gateway_fixture
+from tests.support.proxy_process import SluiceProcess
 from tests.support.raw_topics import Topic, batch, describe, fetch, fetch_request, write
 from tests.support.wire import Wire, part, request, response, wired
 
@@ -37,20 +36,12 @@ class Membership:
     member: str
 
 
-@pytest.fixture(params=["kip13", "schedule"])
-def sluice(
-    request: pytest.FixtureRequest, kafka: Cluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SluiceProcess]:
-    """A quota at which one batch costs twice the session timeout."""
-    policy = str(request.param)
-    directory: Path = tmp_path_factory.mktemp("groups")
-    settings = SluiceSettings(
-        kafka.bootstrap(),
-        quotas={"policy": policy},
-        client_quotas={"<default>": {"consumer_byte_rate": BYTES_PER_SECOND}},
-    )
-    with SluiceProcess.configured(settings, directory) as process:
-        yield process
+# A quota at which one batch costs twice the session timeout.
+sluice = gateway_fixture(
+    "function",
+    policies=["kip13", "schedule"],
+    client_quotas={"<default>": {"consumer_byte_rate": BYTES_PER_SECOND}},
+)
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,10 @@
 """`kafka-configs` and the quota API against Sluice in front of real brokers: set, described, removed, durable."""
 
 import secrets
-import signal
 import time
 import tomllib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,11 @@ import pytest
 from proxy.cli import main
 from tests.cluster import Cluster, tools
 from tests.conftest import CreateTopic
+from tests.support.gateway_fixture import gateway_fixture
 from tests.support.numbered import NumberedProducer
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.quota_client import set_rates
+from tests.support.waiting import until
 
 FILE = """\
 # Kept by hand.
@@ -93,19 +95,6 @@ def test_kafka_configs_sets_describes_and_removes(
     assert "# one for all" in (directory / "quotas.toml").read_text()
 
 
-def test_kafka_configs_describes_every_client(sluice: SluiceProcess) -> None:
-    configs(
-        sluice.bootstrap,
-        *("--alter", "--entity-type", "clients", "--entity-name", "listed", "--add-config"),
-        "producer_byte_rate=77,request_percentage=12.5",
-    )
-    printed = configs(sluice.bootstrap, "--describe", "--entity-type", "clients")
-    assert "default client-id" in printed
-    listed = next(line for line in printed.splitlines() if "'listed'" in line)
-    assert "producer_byte_rate=77.0" in listed
-    assert "request_percentage=12.5" in listed
-
-
 def test_kafka_configs_gets_the_validation_error(sluice: SluiceProcess, directory: Path) -> None:
     words = ["--alter", "--entity-type", "clients", "--entity-name", "wrong", "--add-config"]
     with pytest.raises(tools.ToolError, match="Quota producer_byte_rate must be greater than 0"):
@@ -115,13 +104,6 @@ def test_kafka_configs_gets_the_validation_error(sluice: SluiceProcess, director
     with pytest.raises(tools.ToolError, match="Invalid config"):
         configs(sluice.bootstrap, *words[:-1], "--delete-config", "producer_byte_rate")
     assert entry(directory, client_id="wrong") is None
-
-
-def test_quota_requests_do_not_reach_brokers(sluice: SluiceProcess, kafka: Cluster) -> None:
-    words = ["--entity-type", "clients", "--entity-name", "only-here"]
-    configs(sluice.bootstrap, "--alter", *words, "--add-config", "producer_byte_rate=9")
-    assert "9.0" in configs(sluice.bootstrap, "--describe", *words)
-    assert "producer_byte_rate" not in configs(kafka.bootstrap(), "--describe", *words)
 
 
 def test_ten_thousand_alterations_in_one_request(sluice: SluiceProcess, directory: Path) -> None:
@@ -141,9 +123,6 @@ def test_acknowledged_quotas_survive_a_kill(kafka: Cluster, tmp_path: Path) -> N
         sluice.wait_ready()
         for number in range(5):
             set_rates(sluice.bootstrap, **{f"kept-{number}": 1000.0 + number})
-        sluice.signal(signal.SIGKILL)
-        while sluice.alive():
-            time.sleep(0.01)
     finally:
         sluice.kill()
     again = SluiceProcess(["--config", str(path)], settings.ports, tmp_path)
@@ -151,37 +130,6 @@ def test_acknowledged_quotas_survive_a_kill(kafka: Cluster, tmp_path: Path) -> N
         printed = configs(again.bootstrap, "--describe", "--entity-type", "clients")
         for number in range(5):
             assert f"'kept-{number}' are producer_byte_rate={1000.0 + number}" in printed
-
-
-def test_file_without_write_permission_is_an_error_with_its_reason(kafka: Cluster, tmp_path: Path) -> None:
-    settings = SluiceSettings(kafka.bootstrap(), client_quotas={"a": {"producer_byte_rate": 5}})
-    with SluiceProcess.configured(settings, tmp_path) as sluice:
-        (tmp_path / "quotas.toml").chmod(0o444)
-        ((code, message),) = set_rates(sluice.bootstrap, a=6.0)
-        assert code == 56  # KAFKA_STORAGE_ERROR
-        assert "read-only" in message
-        assert "producer_byte_rate=5.0" in configs(sluice.bootstrap, "--describe", "--entity-type", "clients")
-        assert sluice.metric("sluice_quota_requests_total", result="failed") == 1
-
-
-def test_half_written_file_is_an_error_and_the_old_quotas_stay(kafka: Cluster, tmp_path: Path) -> None:
-    settings = SluiceSettings(kafka.bootstrap(), client_quotas={"a": {"producer_byte_rate": 5}})
-    with SluiceProcess.configured(settings, tmp_path) as sluice:
-        file = tmp_path / "quotas.toml"
-        file.write_text(file.read_text() + '[[quota]]\nclient_id = "b"\nproducer_byte_')
-        half = file.read_text()
-        ((code, message),) = set_rates(sluice.bootstrap, a=6.0)
-        assert code == 56
-        assert "another process has changed it" in message
-        assert file.read_text() == half
-        assert "producer_byte_rate=5.0" in configs(sluice.bootstrap, "--describe", "--entity-type", "clients")
-
-
-def test_own_alterations_are_no_reason_to_read_the_file_again(sluice: SluiceProcess) -> None:
-    before = sluice.metric("sluice_reloads_total")
-    set_rates(sluice.bootstrap, quiet=5.0)
-    time.sleep(2.5)  # two looks at the files
-    assert sluice.metric("sluice_reloads_total") == before
 
 
 def test_rate_of_a_running_producer_follows_within_two_seconds(
@@ -213,12 +161,7 @@ def test_rate_of_a_running_producer_follows_within_two_seconds(
         assert rate(2) > free / 2
 
 
-@pytest.fixture
-def mirroring(kafka: Cluster, tmp_path: Path) -> Iterator[SluiceProcess]:
-    """A gateway that shows the brokers' own quotas."""
-    settings = SluiceSettings(kafka.bootstrap(), quotas={"store": "cluster"})
-    with SluiceProcess.configured(settings, tmp_path) as process:
-        yield process
+mirroring = gateway_fixture("function", quotas={"store": "cluster"})
 
 
 def test_brokers_own_quotas_are_mirrored_and_altered_there(
@@ -229,12 +172,9 @@ def test_brokers_own_quotas_are_mirrored_and_altered_there(
     try:
         assert "producer_byte_rate=1.2345E7" in configs(kafka.bootstrap(), "--describe", *words)
         assert "producer_byte_rate=1.2345E7" in configs(mirroring.bootstrap, "--describe", *words)
-        deadline = time.monotonic() + 30
-        with NumberedProducer(mirroring.bootstrap, topic, partitions=1, client_id="mirrored"):
-            # A client's quota is shown once the client is there.
-            while mirroring.metric("sluice_client_quota_byte_rate", client_id="mirrored") != 12_345_000:
-                assert time.monotonic() < deadline, mirroring.get("/metrics")[1]
-                time.sleep(0.2)
+        with NumberedProducer(mirroring.bootstrap, topic, client_id="mirrored"):
+            rate = partial(mirroring.metric, "sluice_client_quota_byte_rate", client_id="mirrored")
+            until(lambda: rate() == 12_345_000, "the quota is shown, since the client is there")
     finally:
         configs(kafka.bootstrap(), "--alter", *words, "--delete-config", "producer_byte_rate")
     assert mirroring.metric("sluice_quota_requests_total") == 0
@@ -258,9 +198,8 @@ def test_sluice_quotas_works_on_sluice_and_on_brokers(
 
         assert len(run("apply", str(wanted)).splitlines()) == 3
         # The brokers' own image follows their controller a moment later.
-        deadline = time.monotonic() + 10
-        while "as-code" not in run("show", "--client-id", "as-code", "--strict"):
-            assert time.monotonic() < deadline
+        shown = partial(run, "show", "--client-id", "as-code", "--strict")
+        until(lambda shown=shown: "as-code" in shown(), "it is shown")  # type: ignore[misc]  # bound early
         assert run("diff", str(wanted)) == "nothing to change\n"
         assert run("set", "--client-id", "as-code", "producer_byte_rate=3000000") == "nothing to change\n"
         assert "producer_byte_rate=3000000.0" in configs(

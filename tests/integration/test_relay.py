@@ -6,32 +6,26 @@ and out by the other.
 
 import os
 import struct
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
 
 from tests.cluster import HOST, Cluster
 from tests.conftest import CreateTopic
+from tests.support.gateway_fixture import gateway_fixture
 from tests.support.numbered import read_all
-from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.proxy_process import SluiceProcess
 from tests.support.raw_topics import METADATA, PRODUCE, Topic, batch, describe, produce_request
-from tests.support.wire import part, request, response, wired
+from tests.support.wire import request, response, wired
 from tests.unit.protocol.kafka_frames import Message
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-FIND_COORDINATOR = 10
 NOT_LEADER = 6
 # Small ones; ones larger than a read buffer; and one as large as a broker takes, which no compression makes small.
 VALUES = [b"", b"a" * 10, b"b" * 100_000, os.urandom(300_000), os.urandom(990_000)]
 
 
-@pytest.fixture(scope="module")
-def sluice(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
-    """A gateway without quotas."""
-    settings = SluiceSettings(kafka.bootstrap())
-    with SluiceProcess.configured(settings, tmp_path_factory.mktemp("relay")) as process:
-        yield process
+sluice = gateway_fixture()
 
 
 @pytest.fixture(scope="module")
@@ -83,20 +77,6 @@ def ask(
     return response(api_key, version, frame), frame
 
 
-def coordinator(sluice: SluiceProcess, asked: Message, version: int) -> Message:
-    seen, _ = ask(sluice, 1, asked, FIND_COORDINATOR, version)
-    return seen.coordinators[0] if version >= 4 else seen
-
-
-@pytest.mark.parametrize("version", [2, 6])
-def test_coordinator_is_at_a_port_of_sluice(kafka: Cluster, sluice: SluiceProcess, version: int) -> None:
-    asked = request(FIND_COORDINATOR, version, key="group", key_type=0, coordinator_keys=["group"])
-    found = coordinator(sluice, asked, version)
-    while found.error_code:  # the first request makes the topic of group offsets
-        found = coordinator(sluice, asked, version)
-    assert (found.node_id, found.host, found.port) in named_ports(sluice, kafka.nodes)
-
-
 def real_ports(kafka: Cluster) -> list[bytes]:
     return [struct.pack(">i", kafka.address(node)[1]) for node in kafka.nodes]
 
@@ -113,24 +93,6 @@ def test_new_leader_in_a_produce_response_is_at_a_port_of_sluice(
     assert not [port for port in real_ports(kafka) if port in frame]
 
 
-def test_every_port_leads_to_the_broker_it_is_named_for(sluice: SluiceProcess, topic: Topic) -> None:
-    accepted = {}
-    for partition, leader in topic.leaders.items():
-        seen, _ = ask(sluice, leader, produce_request(topic, partition, batch([b"value"])), PRODUCE, 9)
-        accepted[partition] = seen.responses[0].partition_responses[0].error_code
-    assert set(accepted.values()) == {0}
-
-
 def test_port_of_a_broker_that_does_not_exist_closes(sluice: SluiceProcess) -> None:
     with wired((HOST, sluice.ports.first_broker + 7)) as wire, pytest.raises(ConnectionResetError):
         wire.ask(request(METADATA, 9, topics=[]))
-
-
-def test_topic_created_through_sluice_exists(kafka: Cluster, sluice: SluiceProcess) -> None:
-    name = f"made-{os.urandom(4).hex()}"
-    creatable = part(19, 5, "CreatableTopic", num_partitions=1, replication_factor=1)
-    creatable.name = name
-    asked = request(19, 5, topics=[creatable], timeout_ms=30_000, validate_only=False)
-    with wired((HOST, sluice.ports.bootstrap)) as wire:
-        wire.ask(asked)
-    assert describe(kafka, name).leaders

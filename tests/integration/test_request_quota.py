@@ -2,27 +2,21 @@
 
 import secrets
 import time
-from collections.abc import Iterator
-
-import pytest
 
 from protocol.api import METADATA
-from tests.cluster import Address, Cluster, tools
+from tests.cluster import HOST, tools
 from tests.conftest import CreateTopic
 from tests.support.frames import request
-from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.gateway_fixture import gateway_fixture
+from tests.support.proxy_process import SluiceProcess
 from tests.support.wire import wired
 
 SECONDS = 8.0
 PERCENT = 2.0
 
 
-@pytest.fixture(scope="module")
-def sluice(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
-    # Short windows, so that what is free at the beginning is soon used up: 20 ms/s, 20 ms free.
-    settings = SluiceSettings(kafka.bootstrap(), quotas={"window_samples": 2, "window_seconds": 1})
-    with SluiceProcess.configured(settings, tmp_path_factory.mktemp("requests")) as process:
-        yield process
+# Short windows, so that what is free at the beginning is soon used up: 20 ms/s, 20 ms free.
+sluice = gateway_fixture(quotas={"window_samples": 2, "window_seconds": 1})
 
 
 def limit(sluice: SluiceProcess, client_id: str, percent: float) -> None:
@@ -31,16 +25,11 @@ def limit(sluice: SluiceProcess, client_id: str, percent: float) -> None:
     tools.run(tools.CONFIGS, *where, *words, "--add-config", f"request_percentage={percent}")
 
 
-def port_of(sluice: SluiceProcess) -> Address:
-    host, _, port = sluice.ports.broker(1).rpartition(":")
-    return host, int(port)
-
-
 def ask_in_a_loop(sluice: SluiceProcess, client_id: str, seconds: float) -> tuple[int, int]:
     """Ask for all topics as often as responses come; how often that was, and the longest throttle time told."""
     longest_ms = asked = 0
     until = time.monotonic() + seconds
-    with wired(port_of(sluice), client_id) as wire:
+    with wired((HOST, sluice.ports.first_broker + 1), client_id) as wire:
         while time.monotonic() < until:
             asked += 1
             # Version 9: topics null; not to be created, no operations, no tags.

@@ -7,16 +7,15 @@ begins again, as at a broker that has forgotten it.
 """
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from kafka.record import MemoryRecords
 
 from tests.cluster import HOST, Cluster
 from tests.conftest import CreateTopic
-from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.gateway_fixture import gateway_fixture
+from tests.support.proxy_process import SluiceProcess
 from tests.support.raw_topics import Topic, batch, describe, fetch, fetch_request, write
 from tests.support.wire import Wire
 from tests.support.workers import WORKERS, one_process
@@ -31,32 +30,16 @@ CLIENT_ID = "sessions"
 FORGOTTEN = (70, 71)  # FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(
-            "kip13",
-            marks=one_process(
-                "a mute is as long as the share of the moment makes it, and two connections that take turns at two "
-                "workers meet the least share again and again"
-            ),
-        ),
-        "schedule",
-    ],
+KIP13 = one_process(
+    "a mute is as long as the share of the moment makes it, and two connections that take turns at two workers meet "
+    "the least share again and again"
 )
-def sluice(
-    request: pytest.FixtureRequest, kafka: Cluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SluiceProcess]:
-    """A quota at which a batch is worth 20 ms."""
-    directory: Path = tmp_path_factory.mktemp("sessions")
-    settings = SluiceSettings(
-        kafka.bootstrap(),
-        # The shortest window: kip13 throttles after a second of quota, not after ten.
-        quotas={"policy": str(request.param), "window_samples": 2},
-        client_quotas={CLIENT_ID: {"consumer_byte_rate": BYTES_PER_SECOND}},
-    )
-    with SluiceProcess.configured(settings, directory) as process:
-        yield process
+sluice = gateway_fixture(
+    policies=[pytest.param("kip13", marks=KIP13), "schedule"],
+    # The shortest window: kip13 throttles after a second of quota, not after ten.
+    quotas={"window_samples": 2},
+    client_quotas={CLIENT_ID: {"consumer_byte_rate": BYTES_PER_SECOND}},  # a batch is worth 20 ms
+)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ connection pass; the bounds here are wide, since only the rate is to be shown, a
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 from tests.cluster import HOST, Cluster
 from tests.cluster.sasl import SASL, password
 from tests.conftest import CreateTopic
+from tests.support.gateway_fixture import gateway_fixture
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.proxy_process import sluice as command
 from tests.support.raw_topics import (
@@ -37,11 +38,7 @@ METADATA, SASL_HANDSHAKE, SASL_AUTHENTICATE = 3, 17, 36
 BROKER = 1
 
 
-@pytest.fixture(scope="module")
-def sluice(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
-    settings = SluiceSettings(kafka.bootstrap(), quotas={"policy": "schedule"})
-    with SluiceProcess.configured(settings, tmp_path_factory.mktemp("topics")) as process:
-        yield process
+sluice = gateway_fixture(policies=["schedule"])
 
 
 def limit(sluice: SluiceProcess, *words: str) -> None:
