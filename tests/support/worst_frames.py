@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from time import thread_time_ns
 from typing import Final, NamedTuple
 
@@ -216,6 +217,11 @@ def _array(element: bytes, size: int, most: int = 1_000_000) -> bytes:
     return uvarint_bytes(count + 1) + element * count
 
 
+def _numbered(count: int, element: Callable[[int], bytes]) -> bytes:
+    """Different elements behind their compact count."""
+    return uvarint_bytes(count + 1) + b"".join(map(element, range(count)))
+
+
 def _response(fields: bytes, *, tags: bool = True) -> bytes:
     return frame(b"\0\0\0\1" + (b"\0" if tags else b"") + fields)
 
@@ -323,13 +329,9 @@ def _charged_fetch(version: int, topic: Callable[[int], bytes]) -> Callable[[int
     def make(size: int) -> Talk:
         limits = {"consumer_byte_rate": 1.0}
         engine = Engine(EngineOptions(), Definitions({Entity(topic=DEFAULT): limits}))
-        count = size // len(topic(0))
-        response = _response(
-            bytes(10) + uvarint_bytes(count + 1) + b"".join(map(topic, range(count))) + b"\0"
-        )
-        return Talk(
-            channel_machine(engine), [("client", _asked(api.FETCH, version, bytes(40)))], "broker", response
-        )
+        response = _response(bytes(10) + _numbered(size // len(topic(0)), topic) + b"\0")
+        before = [("client", _asked(api.FETCH, version, bytes(40)))]
+        return Talk(channel_machine(engine), before, "broker", response)
 
     return make
 
@@ -424,203 +426,69 @@ def _count(size: int) -> int:
 _NODE: Final = struct.pack(">i", 1) + b"\x02b" + struct.pack(">i", 9)
 _NO_PARTITIONS: Final = b"\x02t" + b"\x01" + b"\0"
 
+_EPOCH_1: Final = partial(fetched, epoch=1, offset=1)
+_DESCRIBED: Final = bytes(4) + b"\0\0" + b"\0" + b"\1" + b"\x02c" + bytes(4)
+
 CASES: Final = (
     Case("JoinGroup 9", "header tags", 16 * MIB, _join, "malformed"),
-    Case(
-        "Fetch 12",
-        "topics without partitions",
-        2 * MIB,
-        _fetch(12, lambda n: _array(b"\x01\x01\0", n) + b"\x01\x01\0"),
-    ),
-    Case(
-        "Fetch 17",
-        "forgotten partitions",
-        2 * MIB,
-        _fetch(17, lambda n: b"\x01" + b"\x02" + bytes(16) + _array(bytes(4), n, 12_000) + b"\0" + b"\x01\0"),
-    ),
-    Case(
-        "Fetch 17",
-        "partitions",
-        2 * MIB,
-        _fetch(
-            17,
-            lambda n: (
-                b"\x02"
-                + bytes(16)
-                + uvarint_bytes(min(n // 33, 12_000) + 1)
-                + b"".join(i.to_bytes(4, "big") + bytes(29) for i in range(min(n // 33, 12_000)))
-                + b"\0\x01\x01\0"
-            ),
-        ),
-    ),
+    Case("Fetch 12", "topics without partitions", 2 * MIB,
+         _fetch(12, lambda n: _array(b"\x01\x01\0", n) + b"\x01\x01\0")),
+    Case("Fetch 17", "forgotten partitions", 2 * MIB, _fetch(17, lambda n: (
+        b"\x01" + b"\x02" + bytes(16) + _array(bytes(4), n, 12_000) + b"\0" + b"\x01\0"))),
+    Case("Fetch 17", "partitions", 2 * MIB, _fetch(17, lambda n: (
+        b"\x02" + bytes(16) + _numbered(min(n // 33, 12_000), lambda i: i.to_bytes(4, "big") + bytes(29))
+        + b"\0\x01\x01\0"))),
     Case("Metadata 9", "names, under a mutation quota", MIB, _metadata_asked),
-    Case(
-        "CreateTopics 7",
-        "topics",
-        4 * MIB,
-        _mutation(api.CREATE_TOPICS, 7, _ONE_TOPIC[api.CREATE_TOPICS][2:]),
-    ),
+    Case("CreateTopics 7", "topics", 4 * MIB,
+         _mutation(api.CREATE_TOPICS, 7, _ONE_TOPIC[api.CREATE_TOPICS][2:])),
     Case("CreateTopics 7", "configs", 3 * MIB, _created_configs),
     Case("CreatePartitions 3", "topics", 4 * MIB, _mutation(api.CREATE_PARTITIONS, 3, bytes(4) + b"\x01\0")),
     Case("DeleteTopics 5", "topics", 4 * MIB, _mutation(api.DELETE_TOPICS, 5, b"", tail=bytes(5))),
     Case("ListPartitionReassignments 1", "topics", MIB, _listed),
     Case("ListPartitionReassignments 1", "response", 16 * MIB, _listed_response),
-    Case(
-        "FindCoordinator 4",
-        "response",
-        2 * MIB,
-        _gateway(
-            api.FIND_COORDINATOR, 4, lambda n: bytes(4) + _array(b"\x02g" + _NODE + bytes(4), n) + b"\0"
-        ),
-    ),
-    Case(
-        "DescribeCluster 1",
-        "response",
-        MIB,
-        _gateway(
-            api.DESCRIBE_CLUSTER,
-            1,
-            lambda n: (
-                bytes(4)
-                + b"\0\0"
-                + b"\0"
-                + b"\1"
-                + b"\x02c"
-                + bytes(4)
-                + _array(_NODE + b"\0\0", n)
-                + bytes(5)
-            ),
-        ),
-    ),
-    Case(
-        "Metadata 12",
-        "brokers of a response",
-        MIB,
-        _gateway(
-            api.METADATA, 12, lambda n: bytes(4) + _array(_NODE + b"\0\0", n) + b"\0" + bytes(4) + b"\x01\0"
-        ),
-    ),
+    Case("FindCoordinator 4", "response", 2 * MIB, _gateway(api.FIND_COORDINATOR, 4, lambda n: (
+        bytes(4) + _array(b"\x02g" + _NODE + bytes(4), n) + b"\0"))),
+    Case("DescribeCluster 1", "response", MIB, _gateway(api.DESCRIBE_CLUSTER, 1, lambda n: (
+        _DESCRIBED + _array(_NODE + b"\0\0", n) + bytes(5)))),
+    Case("Metadata 12", "brokers of a response", MIB, _gateway(api.METADATA, 12, lambda n: (
+        bytes(4) + _array(_NODE + b"\0\0", n) + b"\0" + bytes(4) + b"\x01\0"))),
     Case("Metadata 4", "a response to Sluice", 8 * MIB, _sized),
-    Case(
-        "ApiVersions 3",
-        "response",
-        64 * KIB,
-        _gateway(
-            api.API_VERSIONS,
-            3,
-            lambda n: b"\0\0" + _array(struct.pack(">hhh", 1, 0, 9) + b"\0", n) + bytes(5),
-            tags=False,
-        ),
-    ),
-    Case(
-        "Produce 10",
-        "response",
-        3 * MIB,
-        _gateway(
-            api.PRODUCE,
-            10,
-            lambda n: _array(b"\x01\x01\0", n) + bytes(4) + b"\1\0\1\1",
-            asked=b"\0\0\1" + bytes(6),
-        ),
-    ),
+    Case("ApiVersions 3", "response", 64 * KIB, _gateway(api.API_VERSIONS, 3, lambda n: (
+        b"\0\0" + _array(struct.pack(">hhh", 1, 0, 9) + b"\0", n) + bytes(5)), tags=False)),
+    Case("Produce 10", "response", 3 * MIB, _gateway(api.PRODUCE, 10, lambda n: (
+        _array(b"\x01\x01\0", n) + bytes(4) + b"\1\0\1\1"), asked=b"\0\0\1" + bytes(6))),
     Case("CreateTopics 7", "response", 8 * MIB, _mutated(api.CREATE_TOPICS, 7, _CREATED, _MUTATIONS)),
-    Case(
-        "CreateTopics 7",
-        "response, half rejected",
-        16 * MIB,
-        _mutated(api.CREATE_TOPICS, 7, _CREATED, {"controller_mutation_rate": 5000.0 / 11}),
-    ),
+    Case("CreateTopics 7", "response, half rejected", 16 * MIB,
+         _mutated(api.CREATE_TOPICS, 7, _CREATED, {"controller_mutation_rate": 5000.0 / 11})),
     Case("CreateTopics 7", "rejected topics", 4 * MIB, _rejected),
     Case("Metadata 9", "a response looked through", MIB, _looked_through),
     Case("Metadata 9", "a response of unknown topics", MIB, _unknown),
-    Case(
-        "Fetch 12 walk",
-        "topics without partitions",
-        3 * MIB,
-        _walked_fetch(16, lambda n: _array(bytes(16) + b"\x01\0", n) + b"\0"),
-    ),
-    Case(
-        "Fetch 12 walk",
-        "topics of different names",
-        3 * MIB,
-        _charged_fetch(12, lambda index: b"\x06%05x\1\0" % index),
-    ),
-    Case(
-        "Fetch 13 walk",
-        "topics of unknown ids",
-        3 * MIB,
-        _charged_fetch(13, lambda index: index.to_bytes(16, "big") + b"\1\0"),
-    ),
-    Case(
-        "Fetch 16 walk",
-        "tags",
-        64 * KIB,
-        _walked_fetch(16, lambda n: b"\x05" + (bytes(16) + b"\x01" + _tags(20_000)) * 4 + b"\0"),
-    ),
-    Case(
-        "Produce 9 walk",
-        "topics without partitions",
-        3 * MIB,
-        _walked_produce(lambda n: _array(_NO_PARTITIONS, n) + b"\0"),
-    ),
-    Case(
-        "Produce 9 walk",
-        "topics of different names",
-        3 * MIB,
-        _walked_produce(
-            lambda n: (
-                uvarint_bytes(n // 8 + 1)
-                + b"".join(b"\x06%05x\1\0" % index for index in range(n // 8))
-                + b"\0"
-            )
-        ),
-    ),
-    Case(
-        "Produce 9 walk",
-        "empty partitions",
-        3 * MIB,
-        _walked_produce(lambda n: b"\x02\x02t" + _array(bytes(4) + b"\0\0", n) + b"\0\0"),
-    ),
-    Case("Fetch 17 of a follower", "everything", REPLICA_FETCH_BYTES_MAX, _follower(None)),
-    Case("Fetch 17 of a follower", "everything, throttled", REPLICA_FETCH_BYTES_MAX, _follower(1.0)),
-    Case("Fetch 17 of a follower", "everything, granted", REPLICA_FETCH_BYTES_MAX, _follower(1e15)),
-    Case(
-        "Fetch 17 of a follower",
-        "all have changed",
-        REPLICA_FETCH_BYTES_MAX,
-        _followed(None, lambda n: fetched(n, epoch=1, offset=1)),
-    ),
-    Case(
-        "Fetch 17 of a follower",
-        "all are left out",
-        REPLICA_FETCH_BYTES_MAX,
-        _followed(0.0, lambda n: fetched(n, epoch=1, offset=1)),
-    ),
-    Case(
-        "Fetch 17 of a follower",
-        "all are granted",
-        REPLICA_FETCH_BYTES_MAX,
-        _followed(1e15, lambda n: fetched(n, epoch=1, offset=1)),
-    ),
-    Case(
-        "Fetch 17 of a follower",
-        "all are forgotten",
-        REPLICA_FETCH_BYTES_MAX,
-        _followed(1e15, lambda n: forgetting(n, epoch=1)),
-    ),
-    Case(
-        "Fetch 17 of a follower",
-        "response for each",
-        REPLICA_FETCH_BYTES_MAX,
-        _followed(1e15, lambda n: fetched(n, epoch=1, offset=1), lambda n: response_of(n, records=100)),
-    ),
-    Case(
-        "Fetch 17 of a follower",
-        "response for none",
-        REPLICA_FETCH_BYTES_MAX,
-        _followed(1e15, lambda n: fetched(n, epoch=1, offset=1), lambda _: response_of(0)),
-    ),
-)
+    Case("Fetch 12 walk", "topics without partitions", 3 * MIB,
+         _walked_fetch(16, lambda n: _array(bytes(16) + b"\x01\0", n) + b"\0")),
+    Case("Fetch 12 walk", "topics of different names", 3 * MIB,
+         _charged_fetch(12, lambda i: b"\x06%05x\1\0" % i)),
+    Case("Fetch 13 walk", "topics of unknown ids", 3 * MIB,
+         _charged_fetch(13, lambda i: i.to_bytes(16, "big") + b"\1\0")),
+    Case("Fetch 16 walk", "tags", 64 * KIB,
+         _walked_fetch(16, lambda n: b"\x05" + (bytes(16) + b"\x01" + _tags(20_000)) * 4 + b"\0")),
+    Case("Produce 9 walk", "topics without partitions", 3 * MIB,
+         _walked_produce(lambda n: _array(_NO_PARTITIONS, n) + b"\0")),
+    Case("Produce 9 walk", "topics of different names", 3 * MIB,
+         _walked_produce(lambda n: _numbered(n // 8, lambda i: b"\x06%05x\1\0" % i) + b"\0")),
+    Case("Produce 9 walk", "empty partitions", 3 * MIB,
+         _walked_produce(lambda n: b"\x02\x02t" + _array(bytes(4) + b"\0\0", n) + b"\0\0")),
+    *(Case("Fetch 17 of a follower", what, REPLICA_FETCH_BYTES_MAX, make) for what, make in (
+        ("everything", _follower(None)),
+        ("everything, throttled", _follower(1.0)),
+        ("everything, granted", _follower(1e15)),
+        ("all have changed", _followed(None, _EPOCH_1)),
+        ("all are left out", _followed(0.0, _EPOCH_1)),
+        ("all are granted", _followed(1e15, _EPOCH_1)),
+        ("all are forgotten", _followed(1e15, lambda n: forgetting(n, epoch=1))),
+        ("response for each", _followed(1e15, _EPOCH_1, lambda n: response_of(n, records=100))),
+        ("response for none", _followed(1e15, _EPOCH_1, lambda _: response_of(0))),
+    )),
+)  # fmt: skip
 
 
 def cases(size: int | None = None) -> Iterator[tuple[Case, Talk]]:
