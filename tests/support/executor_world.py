@@ -149,7 +149,16 @@ class World:
         asked = PendingRequest(move.original if cancels else move.target, cancels, None, "gone/1")
         self.append(replace(entry, asked=asked))
 
-    def request(
+    def request(self, *wanted: tuple[TopicPartition, Target], **told: Any) -> AlterResponse:
+        """Have the API respond to a request; see `request_while`."""
+        return asyncio.run(self.request_while(*wanted, **told))
+
+    async def round_while(self) -> None:
+        """A round, while something else goes on, and a second later."""
+        await self.executor.run_round()
+        self.now_ms += _ROUND_MS
+
+    async def request_while(
         self,
         *wanted: tuple[TopicPartition, Target],
         refusal: AlterResponse | None = None,
@@ -164,25 +173,7 @@ class World:
             denial: what it says to a caller who may not reassign.
             lost: the connection ends before the broker's response is here.
         """
-        return asyncio.run(self._request(AlterRequest(60_000, True, wanted), refusal, denial, version, lost))
-
-    async def request_while(self, *wanted: tuple[TopicPartition, Target]) -> AlterResponse:
-        """A request, while something else goes on."""
-        return await self._request(AlterRequest(60_000, True, wanted), None, None, 1, False)
-
-    async def round_while(self) -> None:
-        """A round, while something else goes on, and a second later."""
-        await self._round()
-        self.now_ms += _ROUND_MS
-
-    async def _request(
-        self,
-        asked: AlterRequest,
-        refusal: AlterResponse | None,
-        denial: Outcome | None,
-        version: int,
-        lost: bool,
-    ) -> AlterResponse:
+        asked = AlterRequest(60_000, True, wanted)
         loop = asyncio.get_running_loop()
         started: list[asyncio.Task[None]] = []
         api = ReassignmentApi(
@@ -206,8 +197,7 @@ class World:
         sent = reassignments.read_alter_request(found.frame, body, version)
         self.sent = dict(sent.wanted)
         for _ in range(self.late_rounds):
-            await self._round()
-            self.now_ms += _ROUND_MS
+            await self.round_while()
         self.place()
         said = refusal or AlterResponse(0, True, Outcome(), list(self.carried_out(self.sent).items()))
         self.place()
@@ -280,11 +270,7 @@ class World:
 
     def round(self) -> None:
         """One round, and a second later."""
-        asyncio.run(self._round())
-        self.now_ms += _ROUND_MS
-
-    async def _round(self) -> None:
-        await self.executor.run_round()
+        asyncio.run(self.round_while())
 
     def run(self, rounds: int = ROUNDS_MAX, *, catches_up: bool = True) -> int:
         """Go on until nothing is left; give how many rounds it took. A killed process is followed by another."""

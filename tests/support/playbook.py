@@ -240,18 +240,18 @@ class Playbook:
 
     def client(self, now_ms: int, data: bytes, *expected: Order) -> None:
         """Show the request direction what the client sent; b"": show it again what it kept."""
-        self._say("client", self.channel.requests, now_ms, data, expected)
+        self._say("client", now_ms, data, expected)
 
     def broker(self, now_ms: int, data: bytes, *expected: Order) -> None:
         """Show the response direction what the broker sent; b"": show it again what it kept."""
-        self._say("broker", self.channel.responses, now_ms, data, expected)
+        self._say("broker", now_ms, data, expected)
 
     def orders(self, who: str, now_ms: int, data: bytes) -> list[Order]:
         """Show one direction ("client" or "broker") something and give its orders, for the caller to judge."""
-        direction = self.channel.requests if who == "client" else self.channel.responses
-        shown = self._kept.get(who, b"") + data
-        orders, self._kept[who] = self._show(direction, shown, now_ms)
-        self._lines += [f"{now_ms:>6} ms  {who} sends {_shown(data)}", *map(_line, orders)]
+        kept = self._kept.get(who, b"")
+        orders, self._kept[who] = _carry_out(self._direction(who), kept + data, self._now_ns(now_ms))
+        again = f" after {len(kept)} kept" if kept else ""
+        self._lines += [f"{now_ms:>6} ms  {who} sends {_shown(data)}{again}", *map(_line, orders)]
         return orders
 
     def inserted(self, who: str, now_ms: int, data: bytes = b"") -> bytes:
@@ -265,14 +265,11 @@ class Playbook:
 
     def passthrough(self, who: str, now_ms: int, count: int) -> None:
         """Pass so many bytes of the frame under way on, as the shell does without showing them."""
-        direction = self.channel.requests if who == "client" else self.channel.responses
-        direction.passed(count, self._now_ns(now_ms))
+        self._direction(who).passed(count, self._now_ns(now_ms))
 
     def held(self, now_ms: int, data: bytes) -> int:
         """Show the request direction what the client sent, and expect a hold and nothing else; gives its end."""
-        shown = self._kept.get("client", b"") + data
-        orders, self._kept["client"] = self._show(self.channel.requests, shown, now_ms)
-        self._lines += [f"{now_ms:>6} ms  client sends {_shown(data)}", *map(_line, orders)]
+        orders = self.orders("client", now_ms, data)
         until = [order.until_ms for order in orders if isinstance(order, Wait) and order.held]
         assert len(until) == len(orders) == 1, "\n".join(["not held", *self._lines])
         return until[0]
@@ -283,22 +280,17 @@ class Playbook:
             now_ms, data = held, b""
         return now_ms
 
-    def _show(self, direction: Direction, shown: bytes, now_ms: int) -> tuple[list[Order], bytes]:
-        return _carry_out(direction, shown, self._now_ns(now_ms))
+    def _direction(self, who: str) -> Direction:
+        return self.channel.requests if who == "client" else self.channel.responses
 
     def _now_ns(self, now_ms: int) -> int:
         return now_ms * 1_000_000 + self.extra_us * 1000
 
-    def _say(
-        self, who: str, direction: Direction, now_ms: int, data: bytes, expected: tuple[Order, ...]
-    ) -> None:
+    def _say(self, who: str, now_ms: int, data: bytes, expected: tuple[Order, ...]) -> None:
         assert not self.ended, f"the dialogue has ended: {self.ended}"
-        shown = self._kept.get(who, b"") + data
-        orders, self._kept[who] = self._show(direction, shown, now_ms)
+        orders = self.orders(who, now_ms, data)
         if orders and isinstance(orders[-1], Ends):
             self.ended = orders[-1].cause
-        again = f" after {len(shown) - len(data)} kept" if len(shown) > len(data) else ""
-        self._lines += [f"{now_ms:>6} ms  {who} sends {_shown(data)}{again}", *map(_line, orders)]
         if orders != list(expected):
             told = "\n".join([*self._lines, "           but expected were:", *map(_line, expected)])
             told += _difference(orders, list(expected))
@@ -332,10 +324,12 @@ def _carry_out(direction: Direction, shown: bytes, now_ns: int) -> tuple[list[Or
             orders.append(Pass(passed))
         start += count
         if verdict.order == REPLACE:
-            orders += _replaced(direction)
+            orders += [Insert(bytes(verdict.insert))] if verdict.insert else []
+            orders += [Drop(verdict.drop)] if verdict.drop else []
             start += verdict.drop
             continue
-        if _worked(direction):
+        if (job := ordered_job(direction)) is not None:  # what follows is what would have come at once
+            job.run()
             continue
         return [*orders, *_last(verdict, len(buf) - start)], bytes(buf[start:])
     raise AssertionError("a direction orders for ever")
@@ -356,20 +350,6 @@ def _last(verdict: Verdict, left: int) -> list[Order]:
 def ordered_job(direction: Direction) -> Job | None:
     """The job that a direction has ordered; None without one."""
     return direction.verdict.job if direction.verdict.order == WAIT else None
-
-
-def _worked(direction: Direction) -> bool:
-    """Do what is to be done beside the loop: what follows is what would have come at once."""
-    job = ordered_job(direction)
-    if job is not None:
-        job.run()
-    return job is not None
-
-
-def _replaced(direction: Direction) -> list[Order]:
-    insert, drop = direction.verdict.insert, direction.verdict.drop
-    inserted: list[Order] = [Insert(bytes(insert))] if insert else []
-    return [*inserted, Drop(drop)] if drop else inserted
 
 
 def _hold(orders: list[Order]) -> int:

@@ -15,15 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from protocol.capture import (
-    COLUMNS,
-    FILE_PREFIX,
-    FILE_SUFFIX,
-    NONE,
-    PARTITION_FIELDS,
-    SCHEMA_KEY,
-    SCHEMA_VERSION,
-)
+from protocol.capture import FILE_PREFIX, FILE_SUFFIX, NONE
+from tests.support.captures import schema as capture_schema
 
 Shape = Literal["steady", "bursty", "hog", "bootstrap"]
 Columns = dict[str, npt.NDArray[np.int64]]
@@ -63,10 +56,7 @@ class Client:
 
 def arrow_schema() -> pa.Schema:
     """The capture's schema as an Arrow schema, with its version."""
-    plain = {"int64": pa.int64(), "int32": pa.int32(), "int16": pa.int16(), "string": pa.string()}
-    entry = pa.struct([(field.name, plain[field.type]) for field in PARTITION_FIELDS])
-    fields = [(column.name, plain.get(column.type) or pa.list_(entry)) for column in COLUMNS]
-    return pa.schema(fields, metadata={SCHEMA_KEY: str(SCHEMA_VERSION)})
+    return capture_schema()
 
 
 def fleet(clients: int, rate: float, *, hog_share: float = 0.0, brokers: int = 3) -> list[Client]:
