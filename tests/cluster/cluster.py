@@ -9,12 +9,10 @@ They never outlive this process (`processes`).
 
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from tests.cluster import processes, readiness
@@ -46,10 +44,7 @@ class Cluster:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # What failed is the caller's business; a caller that wants the brokers' logs calls `show_logs`.
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> Self:
@@ -128,11 +123,6 @@ class Cluster:
         """Return the end of one broker's log."""
         path = self._log_path(node)
         return path.read_bytes()[-bytes_max:].decode(errors="replace") if path.exists() else ""
-
-    def show_logs(self) -> None:
-        """Print the end of every broker's log to standard error."""
-        for node in self.nodes:
-            print(f"--- broker {node}\n{self.log(node)}", file=sys.stderr)
 
     def _log_path(self, node: int) -> Path:
         return self.directory / f"broker-{node}.log"

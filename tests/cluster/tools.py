@@ -2,29 +2,18 @@
 
 import subprocess
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
-from tests.cluster import processes
 from tests.cluster.jars import LOG4J, class_path, java
 
 TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
 PRODUCER_PERFORMANCE: Final = "org.apache.kafka.tools.ProducerPerformance"
 CONSUMER_PERFORMANCE: Final = "org.apache.kafka.tools.ConsumerPerformance"
-SHARE_CONSUMER_PERFORMANCE: Final = "org.apache.kafka.tools.ShareConsumerPerformance"
 CONSOLE_PRODUCER: Final = "org.apache.kafka.tools.ConsoleProducer"
 CONSOLE_CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 CONSOLE_SHARE_CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 CONSUMER_GROUPS: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-SHARE_GROUPS: Final = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
-BROKER_API_VERSIONS: Final = "org.apache.kafka.tools.BrokerApiVersionsCommand"
 REASSIGN_PARTITIONS: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
-LEADER_ELECTION: Final = "org.apache.kafka.tools.LeaderElectionCommand"
-TRANSACTIONS: Final = "org.apache.kafka.tools.TransactionsCommand"
-TRANSACTIONAL_COPIER: Final = "org.apache.kafka.tools.TransactionalMessageCopier"
-VERIFIABLE_PRODUCER: Final = "org.apache.kafka.tools.VerifiableProducer"
-VERIFIABLE_CONSUMER: Final = "org.apache.kafka.tools.VerifiableConsumer"
-FEATURES: Final = "org.apache.kafka.tools.FeatureCommand"
 CONFIGS: Final = "kafka.admin.ConfigCommand"
 METADATA_QUORUM: Final = "org.apache.kafka.tools.MetadataQuorumCommand"
 DELEGATION_TOKENS: Final = "org.apache.kafka.tools.DelegationTokenCommand"
@@ -58,11 +47,6 @@ def run(tool: str, *arguments: str, seconds: float = _TOOL_SECONDS_MAX, text: st
     if done.returncode != 0:
         raise ToolError(f"{tool} {' '.join(arguments)} ended with {done.returncode}\n{done.stdout}")
     return done.stdout
-
-
-def start(tool: str, *arguments: str, log: Path | None = None) -> "subprocess.Popen[bytes]":
-    """Start a tool and return its process; end it with `processes.end`."""
-    return processes.start(command(tool, *arguments), log=log)
 
 
 def create_topic(

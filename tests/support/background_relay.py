@@ -6,7 +6,6 @@ import functools
 import struct
 import threading
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Final, Self
 
 from tests.cluster import HOST
@@ -35,9 +34,7 @@ class BackgroundRelay:
         assert self._started.wait(_SECONDS_MAX), f"{self._thread.name} did not start"
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(_SECONDS_MAX)
 

@@ -69,16 +69,8 @@ class Authority:
             self._sign_expired(request, extensions, signed)
         else:
             _openssl(
-                *(
-                    "x509",
-                    "-req",
-                    "-in",
-                    str(request),
-                    "-CA",
-                    str(self.cert_file),
-                    "-CAkey",
-                    str(self.key_file),
-                ),
+                *("x509", "-req", "-in", str(request)),
+                *("-CA", str(self.cert_file), "-CAkey", str(self.key_file)),
                 *("-CAcreateserial", "-days", "30", "-extfile", str(extensions), "-out", str(signed)),
             )
         store = base.with_suffix(".store.pem")

@@ -5,7 +5,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from tests.cluster import HOST, processes
@@ -50,9 +49,7 @@ class ConsoleProcess:
         self.url = found.group(1)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and issubclass(kind, Exception):
             print(f"--- sluice console\n{self.log()}", file=sys.stderr)
         processes.end(self._child)

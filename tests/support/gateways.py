@@ -11,12 +11,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from tests.bench.lanes import find_haproxy
 from tests.cluster import HOST, MissingPrerequisiteError, free_ports, processes
 from tests.support.proxy_process import BROKER_ID_MAX, ROOT, SluicePorts, SluiceProcess, SluiceSettings
+from tests.support.waiting import until
 
 HAPROXY: Final = ROOT / "docker" / "haproxy" / "haproxy.cfg"
 ADDRESSES: Final = ("127.0.0.2", "127.0.0.3")
@@ -99,9 +99,7 @@ class Gateways:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self, address: str, *, wait: bool = True) -> None:
@@ -146,11 +144,8 @@ class Gateways:
     def _hosts_file(self) -> tuple[str, ...]:
         """Return the words before a command that let it, and nothing else, know the name of both gateways."""
         path = self._directory / "hosts"
-        lines = [
-            f"{HOST} localhost",
-            *(f"{address} {name}" for name in self.way.hosts for address in ADDRESSES),
-        ]
-        path.write_text("".join(f"{line}\n" for line in lines))
+        names = "".join(f"{address} {name}\n" for name in self.way.hosts for address in ADDRESSES)
+        path.write_text(f"{HOST} localhost\n{names}")
         mount = f'mount --bind {path} /etc/hosts && exec "$@"'
         return ("unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh")
 
@@ -178,11 +173,10 @@ class Gateways:
         log = self._directory / "haproxy.log"
         child = processes.start([haproxy(), "-db", "-f", str(path)], log=log)
         self._stack.callback(processes.kill, child)
-        deadline = time.monotonic() + _READY_SECONDS_MAX
-        while not _accepts(self._first):
-            if child.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"haproxy does not serve\n{log.read_text()}")
-            time.sleep(0.05)
+        until(
+            lambda: _accepts(self._first) or child.poll() is not None, "haproxy accepts", _READY_SECONDS_MAX
+        )
+        assert child.poll() is None, f"haproxy does not serve\n{log.read_text()}"
 
 
 def _accepts(port: int) -> bool:

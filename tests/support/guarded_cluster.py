@@ -40,9 +40,7 @@ def allow(
 ) -> None:
     """Allow Sluice's own user an operation; by default on everything whose name begins so."""
     binding = AclBinding(kind, name, pattern, _SLUICE, "*", operation, AclPermissionType.ALLOW)
-    admin = AdminClient(
-        {"bootstrap.servers": cluster.bootstrap()}
-    )  # named: without it the calls are cancelled
+    admin = _admin(cluster)  # named: without it the calls are cancelled
     for done in admin.create_acls([binding]).values():
         done.result(_SECONDS)
 
@@ -51,8 +49,10 @@ def no_longer_allow(cluster: Cluster, kind: ResourceType, name: str, operation: 
     """Take back what `allow` gave on everything whose name begins so."""
     prefixed, allowed = ResourcePatternType.PREFIXED, AclPermissionType.ALLOW
     wanted = AclBindingFilter(kind, name, prefixed, _SLUICE, "*", operation, allowed)
-    admin = AdminClient(
-        {"bootstrap.servers": cluster.bootstrap()}
-    )  # named: without it the calls are cancelled
+    admin = _admin(cluster)  # named, as above
     for done in admin.delete_acls([wanted]).values():
         done.result(_SECONDS)
+
+
+def _admin(cluster: Cluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.bootstrap()})

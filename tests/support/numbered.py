@@ -13,10 +13,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Final, Self
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from tests.support.waiting import until
 
 _FLUSH_SECONDS_MAX: Final = 90.0
 _READ_SECONDS_MAX: Final = 60.0
@@ -68,9 +69,7 @@ class NumberedProducer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
@@ -82,13 +81,12 @@ class NumberedProducer:
     def wait_for(self, records: int, seconds: float = 60.0) -> None:
         """Wait until so many more records are acknowledged."""
         wanted = len(self.delivered) + records
-        deadline = time.monotonic() + seconds
-        while len(self.delivered) < wanted:
-            assert time.monotonic() < deadline, (
-                f"{len(self.delivered)} of {wanted} records acknowledged within {seconds} s, "
-                f"failed: {Counter(self.failed)}"
-            )
-            time.sleep(0.02)
+        until(
+            lambda: len(self.delivered) >= wanted,
+            lambda: f"{len(self.delivered)} of {wanted} are acknowledged, failed: {Counter(self.failed)}",
+            seconds,
+            0.02,
+        )
 
     def _run(self) -> None:
         number = 0

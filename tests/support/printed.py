@@ -15,13 +15,12 @@ import stat
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from tests.cluster import processes, tools
+from tests.support.waiting import until
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _TOOLS: Final = {
@@ -113,9 +112,7 @@ class PrintedShell:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             print(f"--- sluice serve\n{self.log()}")
         self.stop_serving()
@@ -146,7 +143,10 @@ class PrintedShell:
         if _SERVE.search(command):
             child = processes.start(line, log=self._log, cwd=self.directory, env=self.environment)
             self._serving.append(child)
-            self._wait_serving(child)
+            until(
+                lambda: "serving" in self.log() or child.poll() is not None, self.log, _READY_SECONDS_MAX, 0.1
+            )
+            assert child.poll() is None, f"sluice serve ended by itself\n{self.log()}"
             return ""
         done = subprocess.run(
             line,
@@ -167,13 +167,6 @@ class PrintedShell:
     def log(self) -> str:
         """Return the end of what `sluice serve` has logged."""
         return self._log.read_bytes()[-_LOG_BYTES_SHOWN:].decode() if self._log.exists() else ""
-
-    def _wait_serving(self, child: "subprocess.Popen[bytes]") -> None:
-        deadline = time.monotonic() + _READY_SECONDS_MAX
-        while "serving" not in self.log():
-            assert child.poll() is None, f"sluice serve ended by itself\n{self.log()}"
-            assert time.monotonic() < deadline, f"sluice does not serve\n{self.log()}"
-            time.sleep(0.1)
 
 
 def _tools_directory(directory: Path) -> Path:

@@ -1,6 +1,6 @@
 """`sluice serve` as a process of its own: started, waited for until `/readyz` says yes, ended by SIGTERM.
 
-    with SluiceProcess(command_line(bootstrap, ports, quotas=("client-id=a,producer_byte_rate=1000",))) as sluice:
+    with SluiceProcess.configured(SluiceSettings(bootstrap, client_quotas={"a": {...}}), directory) as sluice:
         connect_to(sluice.bootstrap)
 
 Its log goes to a file, and with a failure to standard error. Nothing here imports the proxy.
@@ -9,6 +9,7 @@ Its log goes to a file, and with a failure to standard error. Nothing here impor
 import contextlib
 import http.client
 import json
+import re
 import secrets
 import signal
 import subprocess
@@ -20,10 +21,10 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from tests.cluster import HOST, free_ports, processes
+from tests.support.waiting import until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BROKER_ID_MAX: Final = 9
@@ -164,9 +165,7 @@ class SluiceProcess:
             self.kill()
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             print(f"--- sluice {self.bootstrap}\n{self.log()}", file=sys.stderr)
         code = self.stop()
@@ -222,12 +221,10 @@ class SluiceProcess:
 
     def connection_errors(self) -> dict[str, float]:
         """Return the number of connections that ended in an error, by cause."""
-        found = {}
-        for line in self.get("/metrics")[1].splitlines():
-            if line.startswith("sluice_connection_errors_total{"):
-                series, _, value = line.rpartition(" ")
-                found[series.split('"')[1]] = float(value)
-        return found
+        found = re.findall(
+            r'^sluice_connection_errors_total{cause="(.*?)"} (.*)$', self.get("/metrics")[1], re.MULTILINE
+        )
+        return {cause: float(value) for cause, value in found}
 
     def descriptors(self) -> int:
         """Return the number of the process's open descriptors."""
@@ -239,11 +236,13 @@ class SluiceProcess:
 
     def reload(self, seconds: float = 20.0) -> None:
         """Have it read its files again, and wait until they are in force."""
-        before, deadline = self.metric("sluice_reloads_total", result="ok"), time.monotonic() + seconds
+        before = self.metric("sluice_reloads_total", result="ok")
         self.signal(signal.SIGHUP)
-        while self.metric("sluice_reloads_total", result="ok") <= before:
-            assert time.monotonic() < deadline, f"it has not read its files again\n{self.log()}"
-            time.sleep(0.05)
+        until(
+            lambda: self.metric("sluice_reloads_total", result="ok") > before,
+            "it has read its files",
+            seconds,
+        )
 
     def alive(self) -> bool:
         return self._child.poll() is None
@@ -278,14 +277,3 @@ def fleet_secret(directory: Path) -> str:
         path.touch(0o600)
         path.write_text(secrets.token_hex(32))
     return str(path)
-
-
-def command_line(
-    bootstrap: str, ports: SluicePorts, *, policy: str = "kip13", quotas: Sequence[str] = ()
-) -> list[str]:
-    """Return the arguments of a `serve` that needs no file."""
-    given = [word for quota in quotas for word in ("--quota", quota)]
-    return [
-        *("--bootstrap-server", bootstrap, "--listen", f"{HOST}:{ports.bootstrap}"),
-        *("--policy", policy, "--scope", "broker", "--admin", f"{HOST}:{ports.admin}", *given),
-    ]

@@ -10,11 +10,10 @@ have is read off the brokers themselves, never through a gateway.
 """
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
     AclBinding,
@@ -26,12 +25,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
 
 from kafka_client import Connection, Login, Request, metadata
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
-from protocol.messages import reassignments as alter_reassignments
+from protocol.messages import reassignments
 from protocol.messages.reassignments import AlterRequest, AlterResponse, Ongoing
-from tests.cluster import Listener, tools
+from tests.cluster import Address, Listener, tools
 from tests.cluster.sasl import password
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
 from tests.support.replication_rig import ReplicationRig, reassignment_json
+from tests.support.waiting import until
 
 SASL: Final = "SASL"
 _USERS: Final = ("alice", "bob", "sluice")
@@ -77,13 +77,11 @@ class ReassignmentRig(ReplicationRig):
             )
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if kind is not None:
             for front in self.gateways.values():
                 print(front.log())
-        super().__exit__(kind, error, trace)
+        super().__exit__(kind, *rest)
 
     def stop(self) -> None:
         for name in list(self.gateways):
@@ -119,11 +117,8 @@ class ReassignmentRig(ReplicationRig):
 
     def write_settings(self, name: str, **reassignment: object) -> None:
         """Change a gateway's configuration file."""
-        settings = self._gateway_settings[name]
         keys = {"mode": "batch", "journal": str(self.journal), **reassignment}
-        SluiceSettings(
-            settings.bootstrap, settings.ports, cluster=settings.cluster, sections={"reassignment": keys}
-        ).write(self.directory / name)
+        replace(self._gateway_settings[name], sections={"reassignment": keys}).write(self.directory / name)
 
     def throttle(self, rate: str) -> None:
         """Have replicas that are being added come at this rate from now on."""
@@ -141,8 +136,7 @@ class ReassignmentRig(ReplicationRig):
             for topic in topics
             for one in (AclOperation.WRITE, AclOperation.DESCRIBE)
         ]
-        for done in self.admin.create_acls(bindings).values():
-            done.result(30)
+        self._create(bindings)
 
     def end_gateway(self, name: str) -> None:
         """End a gateway; one that was killed is only forgotten."""
@@ -156,12 +150,8 @@ class ReassignmentRig(ReplicationRig):
         path.write_text(reassignment_json(plan))
         return tools.run(
             tools.REASSIGN_PARTITIONS,
-            *(
-                "--bootstrap-server",
-                bootstrap,
-                "--command-config",
-                str(self.directory / f"{user}.properties"),
-            ),
+            *("--bootstrap-server", bootstrap),
+            *("--command-config", str(self.directory / f"{user}.properties")),
             *(() if "--list" in words else ("--reassignment-json-file", str(path))),
             *words,
         )
@@ -172,65 +162,54 @@ class ReassignmentRig(ReplicationRig):
 
     def replicas(self, topic: str) -> dict[int, tuple[int, ...]]:
         """The replicas of each partition, in order."""
-        (description,) = self.admin.list_topics(topic, timeout=10).topics.values()
-        return {number: tuple(one.replicas) for number, one in description.partitions.items()}
+        return {number: tuple(one.replicas) for number, one in self.partitions(topic)}
 
     def leaders(self, topic: str) -> dict[int, int]:
         """The leader of each partition."""
-        (description,) = self.admin.list_topics(topic, timeout=10).topics.values()
-        return {number: one.leader for number, one in description.partitions.items()}
+        return {number: one.leader for number, one in self.partitions(topic)}
 
     def ongoing(self) -> dict[tuple[str, int], Ongoing]:
         """What the brokers themselves have under way."""
-
-        async def read() -> bytes:
-            connection = await Connection.open(*self.cluster.address(1))
-            try:
-                return await connection.send(metadata.list_ongoing())
-            finally:
-                connection.close()
-
-        return metadata.list_ongoing().read(asyncio.run(read())).ongoing
+        request = metadata.list_ongoing()
+        return request.read(asyncio.run(_sent(self.cluster.address(1), request))).ongoing
 
     def asked(self, bootstrap: str, api_key: int, version: int, body: bytes, user: str = "bob") -> bytes:
         """Ask one question in a user's name, and return the response's frame."""
-
-        async def question() -> bytes:
-            host, _, port = bootstrap.partition(",")[0].rpartition(":")
-            login = Login("PLAIN", user, password(user))
-            connection = await Connection.open(host, int(port), login=login)
-            try:
-                return await connection.send(Request(api_key, version, body, bytes, 1 << 20))
-            finally:
-                connection.close()
-
-        return asyncio.run(question())
+        host, _, port = bootstrap.partition(",")[0].rpartition(":")
+        request = Request(api_key, version, body, bytes, 1 << 20)
+        return asyncio.run(_sent((host, int(port)), request, Login("PLAIN", user, password(user))))
 
     def alter(
         self, bootstrap: str, asked: AlterRequest, version: int = 1, user: str = "bob"
     ) -> AlterResponse:
         """Send an AlterPartitionReassignments; give the response."""
-        body = alter_reassignments.request_body(asked, version)
-        key = ALTER_PARTITION_REASSIGNMENTS
-        return alter_reassignments.read_alter_response(
-            self.asked(bootstrap, key, version, body, user), version
-        )
+        body = reassignments.request_body(asked, version)
+        response = self.asked(bootstrap, ALTER_PARTITION_REASSIGNMENTS, version, body, user)
+        return reassignments.read_alter_response(response, version)
 
     def until_moved(self, topic: str, wanted: Replicas, seconds: float = 60.0) -> None:
         """Wait until the replicas are these, in this order, and nothing is under way."""
-        deadline = time.monotonic() + seconds
-        while self.replicas(topic) != wanted or any(name == topic for name, _ in self.ongoing()):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{topic}: {self.replicas(topic)}, wanted {wanted}; {self.ongoing()}")
-            time.sleep(0.1)
+        until(
+            lambda: self.replicas(topic) == wanted and not any(name == topic for name, _ in self.ongoing()),
+            lambda: f"{topic} is {wanted}: {self.replicas(topic)}, under way {self.ongoing()}",
+            seconds,
+        )
 
     def _allow(self) -> None:
-        bindings = [
-            _allowed(ResourceType.BROKER, "kafka-cluster", operation) for operation in _CLUSTER_RIGHTS
-        ]
-        bindings += [_allowed(ResourceType.TOPIC, "*", operation) for operation in _TOPIC_RIGHTS]
+        bindings = [_allowed(ResourceType.BROKER, "kafka-cluster", one) for one in _CLUSTER_RIGHTS]
+        self._create(bindings + [_allowed(ResourceType.TOPIC, "*", one) for one in _TOPIC_RIGHTS])
+
+    def _create(self, bindings: list[AclBinding]) -> None:
         for done in self.admin.create_acls(bindings).values():
             done.result(30)
+
+
+async def _sent(address: Address, request: Request[Any], login: Login | None = None) -> bytes:
+    connection = await Connection.open(*address, login=login)
+    try:
+        return await connection.send(request)
+    finally:
+        connection.close()
 
 
 def _allowed(kind: ResourceType, name: str, operation: AclOperation) -> AclBinding:

@@ -11,10 +11,9 @@ read off its log files, so nothing measured depends on Sluice or on the brokers'
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import ItemsView, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -101,9 +100,7 @@ class ReplicationRig:
         self.admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap()})
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and self.sluice is not None:
             print(self.sluice.log())
         self.stop()
@@ -202,8 +199,12 @@ class ReplicationRig:
 
     def in_sync(self, topic: str) -> dict[int, set[int]]:
         """The replicas in sync of each partition."""
+        return {number: set(one.isrs) for number, one in self.partitions(topic)}
+
+    def partitions(self, topic: str) -> ItemsView[int, Any]:
+        """What brokers say of each partition."""
         (description,) = self.admin.list_topics(topic, timeout=10).topics.values()
-        return {number: set(partition.isrs) for number, partition in description.partitions.items()}
+        return description.partitions.items()
 
 
 def reassignment_json(plan: Mapping[str, Sequence[Sequence[int]]]) -> str:

@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Self
 
 from tests.cluster import HOST
@@ -26,7 +25,6 @@ from tests.unit.protocol.kafka_frames import struct as entry
 
 METADATA: Final = 3
 OWN_CLIENT_ID: Final = b"sluice"
-OWN_METADATA_VERSION: Final = 1
 _HEAD: Final = struct.Struct(">hhih")
 _CHUNK: Final = filler(1 << 16)
 _NOT_ASKED_FOR: Final = 999
@@ -100,9 +98,7 @@ class ScriptedBroker:
         threading.Thread(target=self._serve, name="scripted broker", daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.ended.set()
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
@@ -156,67 +152,52 @@ def honest(asked: Asked) -> None:
     )
 
 
-def length_of(length: int) -> Script:
-    """Announce a response of this length, and send twenty bytes of it."""
+def sends(make: Callable[[int], bytes], then: Script = lambda _: None) -> Script:
+    """Send what is made of the correlation id, and do something afterwards."""
 
     def script(asked: Asked) -> None:
-        asked.say(struct.pack(">ii", length, asked.correlation_id) + filler(16))
+        asked.say(make(asked.correlation_id))
+        then(asked)
 
     return script
 
 
-def shorter_than_what_follows(asked: Asked) -> None:
-    """Send a response that goes on behind its own end."""
-    asked.say(some_response(20, correlation_id=asked.correlation_id) + filler(80))
+def without_end(more: Callable[[int], bytes], start: Callable[[int], bytes] = lambda _: b"") -> Script:
+    """Send a start, and then more without end."""
+
+    def script(asked: Asked) -> None:
+        asked.say(start(asked.correlation_id))
+        piece = more(asked.correlation_id)
+        while not asked.broker.ended.is_set():
+            asked.say(piece)
+
+    return script
 
 
-def longer_than_what_follows(asked: Asked) -> None:
-    """Stop within the response, and say nothing more."""
-    asked.say(some_response(1000, correlation_id=asked.correlation_id)[:500])
-    asked.sleep()
+def some(size: int = 20) -> Callable[[int], bytes]:
+    """A response of this size."""
+    return lambda correlation_id: some_response(size, correlation_id=correlation_id)
+
+
+def half(size: int) -> Callable[[int], bytes]:
+    """Half of a response of this size."""
+    return lambda correlation_id: some_response(size, correlation_id=correlation_id)[: size // 2]
+
+
+def length_of(length: int) -> Script:
+    """Announce a response of this length, and send twenty bytes of it."""
+    return sends(lambda correlation_id: struct.pack(">ii", length, correlation_id) + filler(16))
 
 
 def closes_within(size: int) -> Script:
     """Close halfway through a response of this size."""
-
-    def script(asked: Asked) -> None:
-        asked.say(some_response(size, correlation_id=asked.correlation_id)[: size // 2])
-        asked.close()
-
-    return script
+    return sends(half(size), Asked.close)
 
 
-def closes_within_head(asked: Asked) -> None:
-    """Close after six of a response's first eight bytes."""
-    asked.say(some_response(correlation_id=asked.correlation_id)[:6])
-    asked.close()
-
-
-def closes_first(asked: Asked) -> None:
-    """Close in place of a response."""
-    asked.close()
-
-
-def resets(asked: Asked) -> None:
-    """Reset in place of a response."""
+def reset_later(asked: Asked) -> None:
+    """Reset: it overtakes what is on its way, and this one shall come after it."""
+    time.sleep(0.05)
     asked.reset()
-
-
-def resets_within(asked: Asked) -> None:
-    """Reset halfway through a response."""
-    asked.say(some_response(1000, correlation_id=asked.correlation_id)[:500])
-    time.sleep(0.05)  # a reset overtakes what is on its way, and this one shall come after it
-    asked.reset()
-
-
-def wrong_correlation_id(asked: Asked) -> None:
-    """Respond to something that was not asked."""
-    asked.say(some_response(correlation_id=_NOT_ASKED_FOR))
-
-
-def responds_twice(asked: Asked) -> None:
-    """Respond, and respond again."""
-    asked.say(2 * some_response(correlation_id=asked.correlation_id))
 
 
 def responds_in_reverse(asked: Asked) -> None:
@@ -226,36 +207,26 @@ def responds_in_reverse(asked: Asked) -> None:
         asked.say(b"".join(some_response(correlation_id=number) for number in reversed(asked.earlier)))
 
 
-def never(asked: Asked) -> None:
-    """Take requests and say nothing."""
-    asked.sleep()
+never: Final[Script] = Asked.sleep
+closes_first: Final[Script] = Asked.close
+closes_within_head: Final = sends(lambda correlation_id: some()(correlation_id)[:6], Asked.close)
+resets: Final[Script] = Asked.reset
+resets_within: Final = sends(half(1000), reset_later)
+longer_than_what_follows: Final = sends(half(1000), Asked.sleep)
+shorter_than_what_follows: Final = sends(lambda correlation_id: some()(correlation_id) + filler(80))
+wrong_correlation_id: Final = sends(lambda _: some_response(correlation_id=_NOT_ASKED_FOR))
+responds_twice: Final = sends(lambda correlation_id: 2 * some()(correlation_id))
+frames_for_ever: Final = without_end(lambda correlation_id: 1000 * some()(correlation_id))
 
 
 def for_ever(announced: int) -> Script:
     """Announce that many bytes, and send without end."""
-
-    def script(asked: Asked) -> None:
-        asked.say(struct.pack(">ii", announced, asked.correlation_id))
-        while not asked.broker.ended.is_set():
-            asked.say(_CHUNK)
-
-    return script
-
-
-def frames_for_ever(asked: Asked) -> None:
-    """Respond to the same request again and again without end."""
-    many = 1000 * some_response(correlation_id=asked.correlation_id)
-    while not asked.broker.ended.is_set():
-        asked.say(many)
+    return without_end(lambda _: _CHUNK, lambda correlation_id: struct.pack(">ii", announced, correlation_id))
 
 
 def says(body: bytes) -> Script:
     """Respond with this behind the header's correlation id, whatever was asked."""
-
-    def script(asked: Asked) -> None:
-        asked.say(frame(struct.pack(">i", asked.correlation_id) + body))
-
-    return script
+    return sends(lambda correlation_id: frame(struct.pack(">i", correlation_id) + body))
 
 
 def brokers_v1(*brokers: tuple[int, bytes, int], count: int | None = None) -> bytes:

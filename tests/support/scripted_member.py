@@ -5,7 +5,6 @@ import copy
 import json
 import threading
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import parse_qs
 
@@ -134,9 +133,7 @@ class ScriptedMember:
         assert self._ready.wait(_START_SECONDS_MAX), "the scripted member has not started"
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join(_START_SECONDS_MAX)
         self._loop.close()

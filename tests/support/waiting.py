@@ -10,14 +10,14 @@ _STEP_SECONDS: Final = 0.05
 
 def until(
     condition: Callable[[], object],
-    what: str = "it holds",
+    what: str | Callable[[], str] = "it holds",
     seconds: float = SECONDS_MAX,
     pause: float = _STEP_SECONDS,
 ) -> float:
     """Wait until a condition holds; return how long that took, in seconds.
 
     Args:
-        what: the condition in words.
+        what: the condition in words, or what makes them when it does not hold.
         pause: between two looks, in seconds.
 
     Raises:
@@ -25,6 +25,7 @@ def until(
     """
     began = time.monotonic()
     while not condition():
-        assert time.monotonic() - began < seconds, f"not within {seconds:.0f} s: {what}"
+        if time.monotonic() - began >= seconds:
+            raise AssertionError(f"not within {seconds:.0f} s: {what if isinstance(what, str) else what()}")
         time.sleep(pause)
     return time.monotonic() - began

@@ -5,13 +5,13 @@ How many the tests' proxies have is SLUICE_PROCESS__WORKERS, which every `Sluice
 
 import os
 import re
-import time
 from collections.abc import Callable
 from typing import Final
 
 import pytest
 
 from tests.support.proxy_process import SluiceProcess
+from tests.support.waiting import until
 
 _SECONDS_MAX: Final = 20.0
 
@@ -33,11 +33,8 @@ def worker_ids(sluice: SluiceProcess) -> dict[int, int]:
 
 
 def until_of(holds: Callable[[], object], sluice: SluiceProcess) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + _SECONDS_MAX
-    while not holds():
-        assert time.monotonic() < deadline, sluice.log()
-        time.sleep(0.05)
+    """Wait until something holds; what is logged is shown if it does not."""
+    until(holds, sluice.log, _SECONDS_MAX)
 
 
 def is_ready(sluice: SluiceProcess) -> bool:
