@@ -3,20 +3,18 @@
 import asyncio
 import socket
 from pathlib import Path
+from unittest.mock import Mock
 
-import pytest
-
-from kafka_client import LoginError
 from proxy.config import Config
 from proxy.control.quotas.quota_topic import access_of
 from proxy.control.reload import Certificates
 from proxy.fleet.elected import FleetGroup
-from proxy.fleet.election import Roster, Ruling
 from proxy.system.clock import now_ms
 from proxy.system.stats import Stats
 from proxy.topics.clients import client_options
 from proxy.topics.records import Problem
 from proxy.topics.topic import Access
+from tests.component.proxy.fleet.rig import until
 from tests.support.certificates import Authority
 from tests.support.configurations import parsed
 
@@ -57,34 +55,12 @@ async def test_client_has_address_login_and_trust_of_the_fleets_cluster(tmp_path
     assert (await client_options(access))["sasl_plain_password"] == "second"
 
 
-class Heard:
-    """What the group says."""
-
-    def __init__(self) -> None:
-        self.problems: list[Problem] = []
-        self.said = asyncio.Event()
-
-    def ruled(self, ruling: Ruling, mine: bool) -> None:
-        raise AssertionError("there is no broker")
-
-    def confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:
-        raise AssertionError("there is no broker")
-
-    def unsigned(self, what: str, count: int = 1, member: str = "") -> None:
-        raise AssertionError("there is no broker")
-
-    def group_problem(self, problem: Problem | None) -> None:
-        assert problem is not None, "there is no broker"
-        self.problems.append(problem)
-        self.said.set()
-
-
 async def test_group_asks_the_fleets_cluster_and_says_why_it_cannot(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(10)
         port = server.getsockname()[1]
         config = configured(tmp_path, f"127.0.0.1:{port}")
-        heard = Heard()
+        heard = Mock()
         group = FleetGroup(way(config), config.fleet.group, "a", 5000, 20_310, heard, now_ms)
         running = asyncio.create_task(group.run())
         taken, _ = await asyncio.to_thread(server.accept)
@@ -92,16 +68,9 @@ async def test_group_asks_the_fleets_cluster_and_says_why_it_cannot(tmp_path: Pa
             taken.settimeout(10)
             first = await asyncio.to_thread(taken.recv, 1)
         assert first == b"\x16", "a handshake begins: the fleet's cluster has TLS"
-        async with asyncio.timeout(10):
-            await heard.said.wait()
+        await until(lambda: heard.group_problem.called)
         running.cancel()
-    assert heard.problems[0].cause == "unreachable"
-    assert f"127.0.0.1:{port}" in heard.problems[0].text
-
-
-async def test_password_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    access = way(configured(tmp_path, "ops1:9092"))
-    (tmp_path / "password").unlink()
-    assert access.sasl is not None
-    with pytest.raises(LoginError, match="cannot be read"):
-        access.sasl.password()
+    assert len(heard.mock_calls) == heard.group_problem.call_count, "there is no broker that says more"
+    problem: Problem = heard.group_problem.call_args_list[0].args[0]
+    assert problem.cause == "unreachable"
+    assert f"127.0.0.1:{port}" in problem.text

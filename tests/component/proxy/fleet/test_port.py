@@ -5,7 +5,6 @@ import errno
 import hmac
 import logging
 import os
-import re
 import socket
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from proxy.config import Address, FleetOptions
 from proxy.fleet import HolderPort
 from proxy.fleet.facts import Disagreements
 from proxy.fleet.fleet import Fleet, new_lessee
-from proxy.fleet.messages import HELLO_BYTES, SIGNATURE_BYTES, Frames, Refusal, View, read, write
+from proxy.fleet.messages import HELLO_BYTES, SIGNATURE_BYTES, Frames, Message, Refusal, View, read, write
 from proxy.fleet.secret import NO_SECRET, FleetSecret
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms
@@ -79,17 +78,6 @@ async def test_connection_that_breaks_is_made_again_and_shares_stay() -> None:
         assert a.share() > 0.9
 
 
-async def test_member_with_another_secret_is_refused_and_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with fleet(secret(tmp_path, "right")) as one:
-        a = one.join("a", secret(tmp_path, "wrong"))
-        await until(lambda: one.figures.received["secret"])
-        await until(lambda: "wrong signature" in a.client.problem)
-        assert not a.lessee.leased(now_ms())
-        assert "fleet member refused" in caplog.text
-
-
 async def test_process_that_is_not_the_holder_says_so() -> None:
     async with fleet() as one:
         a = one.join("a")
@@ -145,54 +133,44 @@ async def test_members_that_differ_say_so_once_and_that_they_agree_again(
     assert said == ["members of the fleet differ"] * 2 + ["members of the fleet agree again"] * 2
 
 
-async def test_smaller_members_max_of_one_member_counts_for_none() -> None:
-    async with fleet() as one:
-        a, b = one.join("a"), Member("b", one.address, terms=LeaseTerms(15_000, 1000, 8))
-        one.members.append(b)
-        await until(lambda: a.share() == b.share() == pytest.approx(WHOLE / 8))
-
-
-async def connected(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection(address.host, address.port)
-
-
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\0", b"\xff" * 64])
 async def test_garbage_is_refused_and_counted(data: bytes) -> None:
     async with fleet() as one:
-        reader, writer = await connected(one.address)
+        reader, writer = await asyncio.open_connection(*one.address)
         writer.write(data)
         await reader.read()
         assert one.figures.received["malformed"] == 1
         writer.close()
 
 
-async def test_message_that_no_member_sends_ends_the_connection() -> None:
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        ([Refusal("no", "no")], "a member sends no refusal"),
+        (
+            [Report(LesseeId(name, 1), 0, 1, 0, {}, {DEFAULT_KEY: 0.1}, 4) for name in "ab"],
+            "a report of 'b' on the connection of 'a'",
+        ),
+    ],
+)
+async def test_message_that_no_member_sends_ends_the_connection(
+    messages: list[Message], problem: str
+) -> None:
     async with fleet() as one:
-        reader, writer = await connected(one.address)
+        reader, writer = await asyncio.open_connection(*one.address)
         frames = await proven(reader, writer)
-        writer.write(frames.write(write(Refusal("no", "no"))))
-        assert read(await frames.receive(reader)) == Refusal("malformed", "a member sends no refusal")
+        for message in messages:
+            writer.write(frames.write(write(message)))
+        while not isinstance(found := read(await frames.receive(reader)), Refusal):
+            pass
+        assert found == Refusal("malformed", problem)
         assert await reader.read() == b""
-        writer.close()
-
-
-async def test_report_of_another_member_on_a_connection_ends_it() -> None:
-    async with fleet() as one:
-        reader, writer = await connected(one.address)
-        frames = await proven(reader, writer)
-        for name in "ab":
-            report = Report(LesseeId(name, 1), 0, 1, 0, {}, {DEFAULT_KEY: 0.1}, 4)
-            writer.write(frames.write(write(report)))
-        found = read(await frames.receive(reader))
-        while not isinstance(found, Refusal):
-            found = read(await frames.receive(reader))
-        assert found.problem == "a report of 'b' on the connection of 'a'"
         writer.close()
 
 
 async def test_port_signs_nothing_for_a_process_that_asks(tmp_path: Path) -> None:
     async with fleet(secret(tmp_path, "word")) as one:
-        reader, writer = await connected(one.address)
+        reader, writer = await asyncio.open_connection(*one.address)
         guess = Frames(b"a guess", holder=False)
         writer.write(guess.hello())
         hello = await reader.readexactly(4 + SIGNATURE_BYTES + HELLO_BYTES)
@@ -232,13 +210,6 @@ async def test_member_without_a_lease_is_cut_off_and_says_so_once(caplog: pytest
         assert LEASED not in caplog.messages
         a.holder = one.address
         await until(lambda: LEASED in caplog.messages)
-
-
-async def test_port_that_cannot_be_bound_is_one_line() -> None:
-    async with fleet() as one:
-        port = HolderPort(4, NO_SECRET, now_ms, FleetFigures())
-        with pytest.raises(StartError, match=rf"^fleet\.bind: {re.escape(str(one.address))}: "):
-            await port.start(one.address)
 
 
 async def test_secret_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
@@ -294,16 +265,12 @@ async def test_port_that_is_in_use_is_named_and_may_be_bound_later() -> None:
 async def test_every_address_of_a_host_is_bound() -> None:
     port = HolderPort(4, NO_SECRET, now_ms, FleetFigures())
     found = {str(one[4][0]) for one in socket.getaddrinfo("localhost", 0, type=socket.SOCK_STREAM)}
-    address = await port.start(Address("localhost", socket_port()))
+    with socket.create_server(("", 0)) as free:
+        number = int(free.getsockname()[1])
+    address = await port.start(Address("localhost", number))
     for host in found:
         socket.create_connection((host, address.port), timeout=5).close()
     await port.close()
-
-
-def socket_port() -> int:
-    """A port that is free on all addresses."""
-    with socket.create_server(("", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 async def test_process_without_descriptors_accepts_later_and_says_so_once(

@@ -13,7 +13,7 @@ from proxy.fleet.port import HANDSHAKES_MAX
 from proxy.system.clock import now_ms
 from proxy.system.hosts import PLAINTEXT, FleetContexts
 from proxy.system.stats import Stats
-from tests.component.proxy.fleet.rig import Fleet, Member, fleet, proven, secret, until
+from tests.component.proxy.fleet.rig import Fleet, Member, fleet, secret, until
 from tests.support.certificates import Authority
 from tests.support.configurations import parsed
 
@@ -117,24 +117,18 @@ async def test_name_that_is_not_the_holders_is_refused_unless_names_are_not_veri
         await until(lambda: b.lessee.leased(now_ms()))
 
 
-async def test_plaintext_member_at_a_tls_port_is_told_and_counted(
-    papers: Papers, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("at_port", "problem"), [(True, "[fleet.tls]"), (False, "TLS: ")], ids=["TLS port", "TLS member"]
+)
+async def test_plaintext_on_one_side_is_told_and_counted(
+    papers: Papers, caplog: pytest.LogCaptureFixture, at_port: bool, problem: str
 ) -> None:
-    async with fleet(tls=papers.certificates().between_members) as one:
-        a = join(one, PLAINTEXT)
+    tls = papers.certificates().between_members
+    async with fleet(tls=tls if at_port else PLAINTEXT) as one:
+        a = join(one, PLAINTEXT if at_port else tls)
         await until(lambda: one.figures.received["tls"])
-        await until(lambda: "[fleet.tls]" in a.client.problem)
-    assert caplog.messages.count("fleet member refused") == 1
-
-
-async def test_tls_member_at_a_plaintext_port_is_told_and_counted(
-    papers: Papers, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with fleet() as one:
-        a = join(one, papers.certificates().between_members)
-        await until(lambda: one.figures.received["tls"])
-        await until(lambda: a.client.problem.startswith("TLS: "))
-        assert "does not speak TLS" in a.client.problem
+        await until(lambda: problem in a.client.problem)
+        assert at_port or "does not speak TLS" in a.client.problem
     assert caplog.messages.count("fleet member refused") == 1
 
 
@@ -202,15 +196,6 @@ async def test_port_closes_while_a_handshake_is_under_way(papers: Papers) -> Non
         await asyncio.sleep(0.1)
     assert await reader.read() == b""
     writer.close()
-
-
-async def test_frames_of_a_secret_are_the_same_inside_of_tls(papers: Papers) -> None:
-    async with fleet(tls=papers.certificates().between_members) as one:
-        client = papers.certificates().between_members.client
-        assert client is not None
-        reader, writer = await asyncio.open_connection(*one.address, ssl=client())
-        assert (await proven(reader, writer)).proven
-        writer.close()
 
 
 def test_certificates_expiry_is_shown(papers: Papers) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import ClusterOptions, QuotaSettings, parse
+from proxy.config import QuotaSettings, parse
 from proxy.config.options import Source
-from proxy.control.quotas.quota_topic import QuotaTopic, access_of, audit_spec, quota_spec
+from proxy.control.quotas.quota_topic import QuotaTopic, audit_spec, quota_spec
 from proxy.system.errors import StartError
 from proxy.topics.topic import Access
 
@@ -63,15 +63,3 @@ def test_topics_are_made_as_documented() -> None:
     assert quota_spec(quotas).cleanup_policy == "compact"
     assert audit_spec(quotas).configs == {"retention.ms": "60000"}
     assert not audit_spec(QuotaSettings()).configs
-
-
-def test_login_is_that_of_the_other_connections(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("one\n")
-    options = ClusterOptions(sasl_mechanism="PLAIN", username="sluice", password_file=secret)
-    sasl = access_of(options, None).sasl
-    assert sasl is not None
-    assert (sasl.mechanism, sasl.username, sasl.password()) == ("PLAIN", "sluice", "one")
-    secret.write_text("two\n")
-    assert sasl.password() == "two"
-    assert access_of(ClusterOptions(), None).sasl is None
