@@ -67,12 +67,6 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def test_listeners_with_tls_have_a_side_and_others_have_none(site: Site) -> None:
-    assert list(site.certificates.listeners) == ["secure"]
-    assert site.certificates.brokers is not None
-    assert list(site.stats.certificate_ends) == ["listeners[0].tls"]
-
-
 async def test_nothing_is_read_while_nothing_changes(site: Site) -> None:
     context = site.certificates.listeners["secure"].context
     await site.steps()
@@ -80,11 +74,16 @@ async def test_nothing_is_read_while_nothing_changes(site: Site) -> None:
     assert not site.stats.certificate_reloads
 
 
-async def test_swapped_link_is_followed(site: Site) -> None:
+async def test_swapped_link_is_followed_and_only_the_side_whose_files_changed_is_read(site: Site) -> None:
+    assert list(site.certificates.listeners) == ["secure"], "the other one has no TLS"
+    assert list(site.stats.certificate_ends) == ["listeners[0].tls"]
+    assert site.certificates.brokers is not None
+    brokers = site.certificates.brokers.context
     old = site.certificates.listeners["secure"].context
     site.point_to("second")
     await site.steps()
     assert site.certificates.listeners["secure"].context is not old
+    assert site.certificates.brokers.context is brokers
     assert site.stats.certificate_reloads == {"ok": 1}
 
 
@@ -103,14 +102,6 @@ async def test_certificate_without_its_key_changes_nothing_until_the_key_comes(
     await site.steps()
     assert site.certificates.listeners["secure"].context is not old
     assert site.stats.certificate_reloads == {"refused": 1, "ok": 1}
-
-
-async def test_only_the_side_whose_files_changed_is_read(site: Site) -> None:
-    assert site.certificates.brokers is not None
-    before = site.certificates.brokers.context
-    site.point_to("second")
-    await site.steps()
-    assert site.certificates.brokers.context is before
 
 
 async def test_signal_reads_all(site: Site) -> None:
