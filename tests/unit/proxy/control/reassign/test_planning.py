@@ -10,6 +10,7 @@ from proxy.control.reassign.planning import Handling, Verdict, validate
 from quotas.reassignment.step import PartitionState, TopicPartition
 
 KEY = ("t", 0)
+MANUAL = "The manual partition assignment includes"
 NOW = PartitionState((1, 2, 3), (1, 2, 3), 1, (), (), 2)
 ENTRY = Entry("t", 0, "id", (1, 2, 3), (4, 5, 6))
 
@@ -37,33 +38,43 @@ def one(target: Target, **words: object) -> Verdict:
 
 
 @pytest.mark.parametrize(
-    ("key", "target", "outcome"),
+    ("key", "target", "code", "message"),
     [
-        (("x", 0), (1,), Outcome(3, "Unable to find a topic named x.")),
-        (("x", 0), None, Outcome(3, "Unable to find a topic named x.")),
-        (("t", 7), (1,), Outcome(3, "Unable to find partition t:7.")),
-        (KEY, (), Outcome(39, "The manual partition assignment includes an empty replica list.")),
-        (
-            KEY,
-            (1, 9),
-            Outcome(
-                39, "The manual partition assignment includes broker 9, but no such broker is registered."
-            ),
-        ),
-        (
-            KEY,
-            (1, 2, 1),
-            Outcome(39, "The manual partition assignment includes the broker 1 more than once."),
-        ),
+        (("x", 0), (1,), 3, "Unable to find a topic named x."),
+        (("x", 0), None, 3, "Unable to find a topic named x."),
+        (("t", 7), (1,), 3, "Unable to find partition t:7."),
+        (KEY, (), 39, f"{MANUAL} an empty replica list."),
+        (KEY, (1, 9), 39, f"{MANUAL} broker 9, but no such broker is registered."),
+        (KEY, (1, 2, 1), 39, f"{MANUAL} the broker 1 more than once."),
     ],
 )
-def test_refused_as_kafka_does(key: TopicPartition, target: Target, outcome: Outcome) -> None:
+def test_refused_as_kafka_does(key: TopicPartition, target: Target, code: int, message: str) -> None:
     (verdict,) = judged((key, target))
-    assert (verdict.kind, verdict.outcome, verdict.entry) == (Handling.REFUSED, outcome, None)
+    assert (verdict.kind, verdict.outcome, verdict.entry) == (Handling.REFUSED, Outcome(code, message), None)
 
 
-def test_dead_broker_is_not_refused_as_unknown() -> None:
-    assert one((5, 6, 7)).kind is Handling.NEW
+@pytest.mark.parametrize(
+    ("target", "entry", "now", "moves_max", "kind"),
+    [
+        ((5, 6, 7), None, NOW, 10, Handling.NEW),  # 5 is dead, and no broker that is unknown
+        ((4,), None, PartitionState((1,), (1,), 1, (), (), 2), 10, Handling.NEW),  # below min ISR already
+        ((1, 2, 3), None, NOW, 10, Handling.UNCHANGED),
+        (None, None, NOW, 10, Handling.UNCHANGED),  # nothing of ours to cancel
+        ((1, 2, 3), ENTRY, NOW, 10, Handling.CANCELLED),  # the original as the target
+        ((5, 6, 7), ENTRY, NOW, 0, Handling.CHANGED),  # no new move, so over the maximum too
+    ],
+)
+def test_request_is_of_its_kind(
+    target: Target, entry: Entry | None, now: PartitionState, moves_max: int, kind: Handling
+) -> None:
+    assert one(target, entry=entry, now=now, moves_max=moves_max).kind is kind
+
+
+def test_too_few_replicas_and_too_many_moves_are_refused() -> None:
+    outcome = one((4,)).outcome
+    assert outcome.error_code == 39
+    assert "has 1 replicas, fewer than min.insync.replicas 2" in str(outcome.error_message)
+    assert one((4, 5, 6), moves_max=0).outcome.error_code == 44
 
 
 def test_replication_factor_may_not_change_if_the_caller_forbids_it() -> None:
@@ -86,17 +97,6 @@ def test_replication_factor_is_that_after_the_move_under_way() -> None:
     assert one((6, 5), entry=shrinking, may_change=False).kind is Handling.CHANGED
 
 
-def test_target_below_min_isr_is_refused() -> None:
-    verdict = one((4,))
-    assert verdict.outcome.error_code == 39
-    assert "has 1 replicas, fewer than min.insync.replicas 2" in str(verdict.outcome.error_message)
-
-
-def test_partition_that_is_below_it_already_may_move() -> None:
-    now = PartitionState((1,), (1,), 1, (), (), 2)
-    assert one((4,), now=now).kind is Handling.NEW
-
-
 def test_new_move_is_taken() -> None:
     asked = PendingRequest((4, 5, 6), False, None, "p/1")
     assert one((4, 5, 6)) == Verdict(
@@ -111,19 +111,10 @@ def test_original_replicas_are_those_before_a_foreign_reassignment() -> None:
     assert entry.original == (1, 2, 3)
 
 
-def test_reassignment_to_the_current_replicas_passes() -> None:
-    assert one((1, 2, 3)).kind is Handling.UNCHANGED
-    assert one(None).kind is Handling.UNCHANGED, "nothing of ours to cancel"
-
-
 def test_cancel_goes_back_to_the_original() -> None:
     verdict = one(None, entry=ENTRY)
     assert verdict.kind is Handling.CANCELLED
     assert verdict.entry == replace(ENTRY, asked=PendingRequest((1, 2, 3), True, None, "p/1"))
-
-
-def test_original_as_the_target_is_a_cancel() -> None:
-    assert one((1, 2, 3), entry=ENTRY).kind is Handling.CANCELLED
 
 
 def test_another_target_changes_the_move_and_not_its_original() -> None:
@@ -160,8 +151,3 @@ def test_cancel_after_a_new_move_in_one_request_finds_no_move() -> None:
     """The controller looks at what was under way before the request."""
     taken, refused = judged((KEY, (4, 5, 6)), (KEY, None))
     assert (taken.kind, refused.kind, refused.outcome) == (Handling.NEW, Handling.REFUSED, Outcome(85))
-
-
-def test_new_moves_over_the_maximum_are_refused() -> None:
-    assert one((4, 5, 6), moves_max=0).outcome.error_code == 44
-    assert one((5, 6, 7), moves_max=0, entry=ENTRY).kind is Handling.CHANGED

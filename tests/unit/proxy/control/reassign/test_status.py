@@ -10,7 +10,6 @@ from proxy.control.reassign import status
 from proxy.control.reassign.cluster import Sizes
 from proxy.control.reassign.journal import EndedTotals, Entry, PendingRequest
 from proxy.control.reassign.reconcile import Decision
-from proxy.system.stats import Stats
 from quotas.reassignment.step import PartitionState, Step, Waiting
 
 KEY = ("t", 0)
@@ -66,18 +65,15 @@ def test_replica_that_is_in_place_counts_as_all_of_its_bytes() -> None:
     assert (found.bytes_done, found.bytes_total) == (200, 200), "though 3 was last read with 40, and 4 never"
 
 
-def test_request_that_is_not_judged_is_asked() -> None:
-    assert one(structs.replace(ENTRY, asked=PendingRequest((1, 2), True, None, "p/1"))).state == "asked"
-
-
-def test_cancelled_move_counts_what_is_to_come_back() -> None:
-    found = one(structs.replace(ENTRY, target=(1, 2), cancelled=True), now=HALF)
-    assert (found.replicas_done, found.replicas_total) == (0, 1)
-
-
 def test_partition_that_is_gone_has_nothing() -> None:
     (found,) = status.progress({KEY: ENTRY}, {}, Decision(), SIZES)
     assert (found.now, found.step, found.bytes_total) == (None, None, 0)
+
+
+def test_cancelled_move_counts_what_is_to_come_back_and_a_request_to_cancel_is_asked() -> None:
+    found = one(structs.replace(ENTRY, target=(1, 2), cancelled=True), now=HALF)
+    assert (found.replicas_done, found.replicas_total) == (0, 1)
+    assert one(structs.replace(ENTRY, asked=PendingRequest((1, 2), True, None, "p/1"))).state == "asked"
 
 
 def test_rate_is_what_came_between_samples() -> None:
@@ -149,10 +145,3 @@ def test_metrics_count_states_and_the_stalled() -> None:
     assert found["sluice_reassignment_replicas_catching_up"] == [((), 1)]
     assert found["sluice_reassignment_stalled"] == [((), 2)]
     assert found["sluice_reassignment_leader"] == [((), 1.0)]
-
-
-def test_counters_have_their_labels() -> None:
-    stats = Stats()
-    stats.reassignment_ends["done"] = 3
-    found = {one.name: one.rows for one in status.counters(stats)}
-    assert found["sluice_reassignment_ends"] == [(("done",), 3)]
