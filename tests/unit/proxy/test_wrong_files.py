@@ -81,19 +81,18 @@ async def test_corrected_file_applies(site: Site, kind: str) -> None:
     assert (site.rates, site.stats.reloads) == ([2222], {"refused": 1, "ok": 1})
 
 
-@pytest.mark.parametrize("kind", WRONG)
-def test_configuration_at_start_is_refused_in_one_line(tmp_path: Path, kind: str) -> None:
-    wrong(tmp_path / "sluice.toml", kind)
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path / "sluice.toml", {})
-    assert len(str(caught.value)) < 1000
+AT_START: dict[str, Callable[[Path], object]] = {
+    "configuration": lambda path: load(path, {}),
+    "quotas": lambda path: FileStore(QuotaSettings(file=path)),
+}
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_quotas_file_at_start_is_refused_in_one_line(tmp_path: Path, kind: str) -> None:
-    wrong(tmp_path / "quotas.toml", kind)
+@pytest.mark.parametrize("which", AT_START)
+def test_file_at_start_is_refused_in_one_line(tmp_path: Path, which: str, kind: str) -> None:
+    wrong(tmp_path / "a.toml", kind)
     with pytest.raises(ConfigError) as caught:
-        FileStore(QuotaSettings(file=tmp_path / "quotas.toml"))
+        AT_START[which](tmp_path / "a.toml")
     assert len(str(caught.value)) < 1000
 
 
@@ -116,6 +115,9 @@ READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
     "reassignment": (read_reassignment, ConfigError),
     "certificate": (lambda path: ServerTls(ListenerTls(cert_file=path, key_file=path), "tls"), ConfigError),
     "password": (password_of, LoginError),
+    "journal": (lambda path: FileJournal(path.parent).read(), JournalError),
+    "journal to recover": (lambda path: FileJournal(path.parent).recover(), JournalError),
+    "journal to append to": (lambda path: FileJournal(path.parent).append([]), JournalError),
 }
 
 
@@ -123,9 +125,9 @@ READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
 @pytest.mark.parametrize("name", READERS)
 def test_anything_but_a_regular_file_is_reported(tmp_path: Path, name: str, kind: str) -> None:
     read, error = READERS[name]
-    put(tmp_path / "file", kind)
+    put(tmp_path / "journal", kind)
     with pytest.raises(error, match=KINDS[kind]):
-        read(tmp_path / "file")
+        read(tmp_path / "journal")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -133,18 +135,6 @@ async def test_secret_that_is_no_file_is_an_error(tmp_path: Path, kind: str) -> 
     put(tmp_path / "secret", kind)
     with pytest.raises(OSError, match=KINDS[kind]):
         await FleetSecret(tmp_path / "secret").read()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_journal_that_is_no_file_is_an_error(tmp_path: Path, kind: str) -> None:
-    put(tmp_path / "journal", kind)
-    for act in (
-        FileJournal(tmp_path).read,
-        FileJournal(tmp_path).recover,
-        lambda: FileJournal(tmp_path).append([]),
-    ):
-        with pytest.raises(JournalError, match=KINDS[kind]):
-            act()
 
 
 def test_certificate_file_of_a_gigabyte_is_refused(tmp_path: Path) -> None:

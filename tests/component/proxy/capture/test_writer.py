@@ -3,7 +3,6 @@
 import errno
 import threading
 import time
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,19 +20,6 @@ from tests.support.waiting import until
 from tests.unit.proxy.capture.rows import TOPIC_ID, row
 
 SECONDS_MAX = 20.0
-
-
-class Topics:
-    """Names that are learned when they are asked for."""
-
-    def __init__(self) -> None:
-        self.names: dict[bytes, str] = {}
-
-    def known(self, topic_id: bytes) -> str | None:
-        return self.names.get(topic_id)
-
-    def ask(self, topic_ids: Collection[bytes]) -> None:
-        self.names.update(dict.fromkeys(topic_ids, "orders"))
 
 
 class Full(Directory):
@@ -69,23 +55,18 @@ class Rig:
     """A writer with a recorder in front of it."""
 
     def __init__(
-        self, directory: Directory, *, rotate_bytes: int = 10**9, rotate_seconds: float = 3600.0
+        self, place: Path | Directory, *, rotate_bytes: int = 10**9, rotate_seconds: float = 3600.0
     ) -> None:
+        directory = Directory(place, 10**9) if isinstance(place, Path) else place
         self.path = directory.path
         self.stats = CaptureStats()
         self.recorder = Recorder("p", 1.0, self.stats)
-        topics = Topics()
-        tables = Tables("p", topics.known)
+        names: dict[bytes, str] = {}  # learned when they are asked for
+        tables, rotate = Tables("p", names.get), (rotate_bytes, rotate_seconds)
         self.writer = Writer(
-            self.recorder,
-            directory,
-            tables,
-            self.stats,
-            "p",
-            rotate_bytes,
-            rotate_seconds,
-            topics.known,
-            topics.ask,
+            *(self.recorder, directory, tables, self.stats, "p", *rotate),
+            names.get,
+            lambda topic_ids: names.update(dict.fromkeys(topic_ids, "orders")),
         )
         self.writer.start()
 
@@ -108,7 +89,7 @@ class Rig:
 
 
 def test_recorded_rows_are_written_at_the_end(tmp_path: Path) -> None:
-    rig = Rig(Directory(tmp_path, 10**9))
+    rig = Rig(tmp_path)
     rig.record(3)
     rig.record(2, first=3)
     rig.end()
@@ -119,13 +100,13 @@ def test_recorded_rows_are_written_at_the_end(tmp_path: Path) -> None:
 
 
 def test_no_rows_write_no_file(tmp_path: Path) -> None:
-    rig = Rig(Directory(tmp_path, 10**9))
+    rig = Rig(tmp_path)
     rig.end()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_file_is_rotated_by_size(tmp_path: Path) -> None:
-    rig = Rig(Directory(tmp_path, 10**9), rotate_bytes=10_000)
+    rig = Rig(tmp_path, rotate_bytes=10_000)
     for first in range(0, 4000, 1000):
         rig.record(1000, first)
     rig.end()
@@ -134,7 +115,7 @@ def test_file_is_rotated_by_size(tmp_path: Path) -> None:
 
 
 def test_file_is_rotated_by_time(tmp_path: Path) -> None:
-    rig = Rig(Directory(tmp_path, 10**9), rotate_seconds=0.1)
+    rig = Rig(tmp_path, rotate_seconds=0.1)
     rig.record(1)
     until(lambda: rig.stats.files == 1, "a file is written")
     rig.record(1, first=1)
@@ -180,7 +161,7 @@ def test_full_disk_drops_the_file_and_counts_its_rows(
 def test_directory_that_is_gone_drops_rows(tmp_path: Path) -> None:
     directory = tmp_path / "gone"
     directory.mkdir()
-    rig = Rig(Directory(directory, 10**9))
+    rig = Rig(directory)
     directory.rmdir()
     rig.record(4)
     rig.end()
@@ -188,7 +169,7 @@ def test_directory_that_is_gone_drops_rows(tmp_path: Path) -> None:
 
 
 def test_names_of_topics_are_asked_for_before_rows_are_written(tmp_path: Path) -> None:
-    rig = Rig(Directory(tmp_path, 10**9))
+    rig = Rig(tmp_path)
     rig.record(1, version=13, partitions=[(TOPIC_ID, 0, 1, 1)])
     rig.end()
     (path,) = tmp_path.iterdir()
@@ -198,7 +179,7 @@ def test_names_of_topics_are_asked_for_before_rows_are_written(tmp_path: Path) -
 def test_unexpected_failure_drops_the_file_and_keeps_the_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rig = Rig(Directory(tmp_path, 10**9), rotate_seconds=0.1)
+    rig = Rig(tmp_path, rotate_seconds=0.1)
     with monkeypatch.context() as patched:
         patched.setattr(Tables, "concatenate", lambda *_: 1 / 0)
         rig.record(3)
@@ -214,7 +195,7 @@ def test_disk_that_stands_still_does_not_keep_a_stopping_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hurried: bool
 ) -> None:
     monkeypatch.setattr(stopping, "_HURRIED_SECONDS_MAX" if hurried else "_STOP_SECONDS_MAX", 0.2)
-    rig = Rig(Directory(tmp_path, 10**9))
+    rig = Rig(tmp_path)
     free = threading.Event()
     monkeypatch.setattr(Tables, "convert", lambda *_: free.wait(SECONDS_MAX))
     for first in (0, 2, 4):
@@ -232,7 +213,7 @@ def test_disk_that_stands_still_does_not_keep_a_stopping_process(
 def test_row_that_can_not_be_converted_is_dropped_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rig = Rig(Directory(tmp_path, 10**9))
+    rig = Rig(tmp_path)
     rows = [row(seq) for seq in range(1000)]
     rows[7] = row(7, partitions=[(b"t", 0, 100, 0x7FFFFFFF + 1)])
     rows[999] = [None] * len(row())

@@ -9,9 +9,7 @@ PROGRAM = """
 import asyncio, sys
 from proxy.app import App
 from proxy.config import Address, Config
-from proxy.config.options import ClusterOptions
-from proxy.config.options import ListenerOptions
-from proxy.config.options import AdminOptions
+from proxy.config.options import AdminOptions, ClusterOptions, ListenerOptions
 from proxy.control.quotas import FileStore
 
 async def main():
@@ -25,33 +23,24 @@ print(*sorted(name for name in sys.modules if name.startswith(("proxy.process.",
 """
 
 
-def test_single_process_imports_its_data_path_and_no_other_process() -> None:
-    found = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
     )
-    modules = ("relay", "watching")
-    assert found.stdout.split() == [f"proxy.process.{name}" for name in modules]
+
+
+def test_single_process_imports_its_data_path_and_no_other_process() -> None:
+    assert run("-c", PROGRAM).stdout.split() == [f"proxy.process.{name}" for name in ("relay", "watching")]
 
 
 def test_worker_imports_nothing_of_the_fleet() -> None:
     program = """
 import proxy.process.worker, sys
-print(*(name for name in sys.modules if name.startswith(("proxy.fleet", "proxy.topics", "aiokafka"))))
+print("run", *(name for name in sys.modules if name.startswith(("proxy.fleet", "proxy.topics", "aiokafka"))))
 """
-    found = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
-    )
-    assert not found.stdout.split()
+    assert run("-c", program).stdout.split() == ["run"]
 
 
 def test_worker_of_another_version_does_not_start() -> None:
-    found = subprocess.run(
-        [sys.executable, "-m", "proxy.process.worker", "0", "9.9.9"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert found.returncode == 1
-    assert "control is 9.9.9: restart it" in found.stderr
+    ended = run("-m", "proxy.process.worker", "0", "9.9.9")
+    assert (ended.returncode, "control is 9.9.9: restart it" in ended.stderr) == (1, True)

@@ -69,21 +69,30 @@ def supervised(loop: Loop, work: Callable[[Supervisor], object], seconds: float)
     return stats
 
 
+def forever(loop: Loop, task: Fails, seconds: float) -> Stats:
+    """Let a supervisor run a task again and again, for so long."""
+    return supervised(loop, lambda supervisor: supervisor.run_forever("poller", task.run), seconds)
+
+
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-def test_task_that_fails_is_run_again_after_pauses_that_double(loop: Loop) -> None:
-    task = Fails(loop, *[RuntimeError("a bug") for _ in range(5)])
-    stats = supervised(loop, lambda supervisor: supervisor.run_forever("poller", task.run), 10)
+def test_task_that_fails_is_run_again_after_pauses_that_double_and_one_cause_is_logged_once(
+    loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = Fails(loop, *[RuntimeError(f"number {n}") for n in range(5)])
+    with caplog.at_level(logging.INFO):
+        stats = forever(loop, task, 100)
     # 0.1, 0.2, 0.4, 0.8 and 1.6 s after each other.
     assert task.at == [0.0, 0.1, 0.3, 0.7, 1.5, 3.1]
     assert stats.task_failures == {"poller": 5}
+    assert said(caplog) == ["a background task failed", "a background task recovered"]
 
 
 def test_pauses_have_a_bound(loop: Loop) -> None:
     task = Fails(loop, *[RuntimeError("a bug") for _ in range(100)])
-    supervised(loop, lambda supervisor: supervisor.run_forever("poller", task.run), 300)
+    forever(loop, task, 300)
     # 0.1 x 2^8 is 25.6 s, and 0.1 x 2^9 would be 51.2 s.
     gaps = [round(after - before, 1) for before, after in zip(task.at, task.at[1:], strict=False)]
     assert gaps[7:] == [12.8, 25.6, *[30.0] * (len(gaps) - 9)]
@@ -101,26 +110,14 @@ def test_task_that_has_run_for_a_minute_begins_with_a_short_pause_again(loop: Lo
     assert began == [0.0, 60.1, 120.2, 180.3]
 
 
-def test_same_cause_is_logged_once_and_recovery_is_logged(
-    loop: Loop, caplog: pytest.LogCaptureFixture
-) -> None:
-    task = Fails(loop, *[RuntimeError(f"number {n}") for n in range(3)])
-    with caplog.at_level(logging.INFO):
-        stats = supervised(loop, lambda supervisor: supervisor.run_forever("poller", task.run), 100)
-    assert said(caplog) == ["a background task failed", "a background task recovered"]
-    assert stats.task_failures == {"poller": 3}
-
-
 def test_another_cause_is_said_as_well(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
-    task = Fails(loop, RuntimeError("one"), ValueError("two"), RuntimeError("one again"))
-    supervised(loop, lambda supervisor: supervisor.run_forever("poller", task.run), 10)
+    forever(loop, Fails(loop, RuntimeError("one"), ValueError("two"), RuntimeError("one again")), 10)
     assert said(caplog) == ["a background task failed"] * 2
 
 
 def test_causes_that_are_said_are_bounded(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     kinds = [type(f"Error{n}", (Exception,), {}) for n in range(CAUSES_MAX + 5)]
-    task = Fails(loop, *[kind("new") for kind in kinds])
-    supervised(loop, lambda supervisor: supervisor.run_forever("poller", task.run), 1000)
+    forever(loop, Fails(loop, *[kind("new") for kind in kinds]), 1000)
     assert len(said(caplog)) == CAUSES_MAX
 
 
@@ -136,38 +133,29 @@ def test_task_that_returns_is_not_run_again(loop: Loop) -> None:
 
 def test_task_whose_own_future_was_cancelled_is_run_again(loop: Loop) -> None:
     task = Fails(loop, asyncio.CancelledError())
-    stats = supervised(loop, lambda supervisor: supervisor.run_forever("mirror", task.run), 1)
-    assert (len(task.at), stats.task_failures) == (2, {"mirror": 1})
+    stats = forever(loop, task, 1)
+    assert (len(task.at), stats.task_failures) == (2, {"poller": 1})
 
 
 def test_ended_supervisor_leaves_nothing_running(loop: Loop) -> None:
-    task = Fails(loop)
-    stats = supervised(loop, lambda supervisor: supervisor.run_forever("poller", task.run), 1)
-    assert stats.task_failures == {}
+    assert forever(loop, Fails(loop), 1).task_failures == {}
     assert not asyncio.all_tasks(loop)
 
 
-def test_single_work_that_fails_is_counted_and_not_run_again(
-    loop: Loop, caplog: pytest.LogCaptureFixture
-) -> None:
-    task = Fails(loop, RuntimeError("a bug"))
-    stats = supervised(loop, lambda supervisor: supervisor.run_once("reconsider", task.run()), 100)
-    assert (task.at, stats.task_failures) == ([0.0], {"reconsider": 1})
-    assert said(caplog) == ["a background task failed"]
-
-
-def test_single_work_that_succeeds_after_one_that_failed_is_said(
+def test_single_work_that_fails_is_counted_and_not_run_again_and_a_success_is_said(
     loop: Loop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def succeed() -> None: ...
 
+    tasks = [Fails(loop, RuntimeError("a bug")) for _ in range(2)]
+
     def work(supervisor: Supervisor) -> None:
-        for _ in range(2):
-            supervisor.run_once("reconsider", Fails(loop, RuntimeError("a bug")).run())
-        supervisor.run_once("reconsider", succeed())
+        for run in (*(task.run for task in tasks), succeed):
+            supervisor.run_once("reconsider", run())
 
     with caplog.at_level(logging.INFO):
-        supervised(loop, work, 1)
+        stats = supervised(loop, work, 100)
+    assert ([task.at for task in tasks], stats.task_failures) == ([[0.0]] * 2, {"reconsider": 2})
     assert said(caplog) == ["a background task failed", "a background task recovered"]
 
 

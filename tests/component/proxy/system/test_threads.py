@@ -74,15 +74,6 @@ def test_addresses_take_turns(loop: asyncio.AbstractEventLoop) -> None:
     assert rig.told == [(name, True) for name in rig.ran]
 
 
-def test_large_jobs_of_other_addresses_wait_for_a_small_one(loop: asyncio.AbstractEventLoop) -> None:
-    rig = Rig(loop)
-    for whose in "abc":
-        rig.submit(whose, whose, 8 * 1024 * 1024)
-    rig.submit("d", "small", 20 * 1024)
-    rig.finish()
-    assert rig.ran == ["small", "last", "a", "b", "c"]
-
-
 def test_job_that_is_taken_back_is_not_done(loop: asyncio.AbstractEventLoop) -> None:
     rig = Rig(loop)
     taken_back = [rig.submit("a", f"a{index}") for index in range(3)]
@@ -108,19 +99,6 @@ def test_over_the_bound_the_last_job_of_the_address_with_most_goes(loop: asyncio
     assert [name for name, done in rig.told if not done] == [f"a{JOBS_MAX - 2}", f"a{JOBS_MAX - 3}"]
     assert ("b1", True) in rig.told
     assert ("c1", True) in rig.told
-
-
-def test_over_the_bound_of_bytes_the_last_of_the_address_with_most_go(
-    loop: asyncio.AbstractEventLoop,
-) -> None:
-    rig = Rig(loop)
-    half = BYTES_MAX // 2
-    rig.submit("a", "a1", half - 10)
-    rig.submit("b", "b1", 5)
-    rig.submit("a", "a2", half)
-    rig.submit("c", "c1", 10)
-    rig.finish()
-    assert sorted(rig.told) == [("a1", True), ("a2", False), ("b1", True), ("c1", True), ("last", True)]
 
 
 def wait_for(holds: Callable[[], bool]) -> None:

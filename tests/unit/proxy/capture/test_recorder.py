@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.capture import recorder as module
-from proxy.capture.recorder import Recorder
+from proxy.capture.recorder import Batch, Recorder
 from proxy.channel import BATCH_WEIGHT, NOT_KEPT, Tap
 from proxy.system.stats import CaptureStats
 from tests.unit.proxy.capture.rows import row
@@ -12,6 +12,12 @@ from tests.unit.proxy.capture.rows import row
 def recorder(sample: float = 1.0, process: str = "p") -> tuple[Recorder, CaptureStats]:
     stats = CaptureStats()
     return Recorder(process, sample, stats), stats
+
+
+def handed_over(made: Recorder) -> Batch:
+    batch = made.queue.get_nowait()
+    assert batch is not None
+    return batch
 
 
 def test_connections_are_numbered() -> None:
@@ -39,19 +45,11 @@ def test_sample_differs_between_runs() -> None:
     assert taken[0] != taken[1]
 
 
-def test_empty_batch_is_not_handed_over() -> None:
-    made, _ = recorder()
-    made.full()
-    assert made.queue.empty()
-
-
-def test_batch_takes_the_rows_and_leaves_room() -> None:
+def test_batch_takes_the_rows_and_an_empty_one_is_not_handed_over() -> None:
     made, _ = recorder()
     made.add(row())
     made.full()
-    batch = made.queue.get_nowait()
-    assert batch is not None
-    assert batch.rows == 1
+    assert handed_over(made).rows == 1
     made.full()
     assert made.queue.empty()
 
@@ -65,8 +63,7 @@ def test_rows_that_find_no_place_are_dropped_and_counted(monkeypatch: pytest.Mon
         made.left -= 7
         made.full()
     assert (made.queue.qsize(), stats.dropped["queue"]) == (2, 3 * 2)
-    batch = made.queue.get_nowait()
-    assert batch is not None
+    batch = handed_over(made)
     made.add(row())
     made.left -= 1
     made.full()
@@ -84,8 +81,7 @@ def test_weight_without_rows_counts_for_the_next_batch() -> None:
     made.full()
     made.add(row())
     made.full()
-    batch = made.queue.get_nowait()
-    assert batch is not None
+    batch = handed_over(made)
     assert (batch.weight, made.left) == (5, BATCH_WEIGHT)
 
 
@@ -108,8 +104,7 @@ def test_frames_have_room_from_their_begin_until_they_are_written(monkeypatch: p
         made.add([*row(), frame])
     made.full()
     assert not made.reserve(1)
-    batch = made.queue.get_nowait()
-    assert batch is not None
+    batch = handed_over(made)
     made.taken(batch)
     assert made.reserve(2 * size)
     monkeypatch.setattr(module, "QUEUE_WEIGHT_MAX", -1)

@@ -27,12 +27,8 @@ def test_file_has_its_name_when_it_is_complete(tmp_path: Path) -> None:
     file.write(b"x")
     assert [entry.name for entry in tmp_path.iterdir()] == ["capture-p-000001.parquet.inprogress"]
     assert directory.finished() == []
-    directory.finish(path, file)
+    assert directory.finish(path, file).stat().st_mode & 0o007 == 0, "not for others"
     assert [entry.path.name for entry in directory.finished()] == ["capture-p-000001.parquet"]
-
-
-def test_file_is_not_readable_by_others(tmp_path: Path) -> None:
-    assert finished(Directory(tmp_path, 1000), "p-1", 1).stat().st_mode & 0o007 == 0
 
 
 def test_only_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
@@ -48,21 +44,15 @@ def test_only_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
     file.close()
 
 
-def test_oldest_files_make_room(tmp_path: Path) -> None:
-    directory = Directory(tmp_path, 250)
+@pytest.mark.parametrize(("room", "stay"), [(250, ["p-2", "p-3"]), (50, ["p-3"])])
+def test_oldest_files_make_room_and_the_newest_stays_at_any_size(
+    tmp_path: Path, room: int, stay: list[str]
+) -> None:
+    directory = Directory(tmp_path, room)
     for index in range(4):
         finished(directory, f"p-{index}", 100, age=100 - index)
-    assert [file.path.name for file in directory.make_room()] == [
-        "capture-p-2.parquet",
-        "capture-p-3.parquet",
-    ]
+    assert [file.path.name for file in directory.make_room()] == [f"capture-{name}.parquet" for name in stay]
     assert directory.make_room() == directory.finished()
-
-
-def test_newest_file_stays_at_any_size(tmp_path: Path) -> None:
-    directory = Directory(tmp_path, 50)
-    finished(directory, "p-0", 100, age=1)
-    assert [file.size for file in directory.make_room()] == [100]
 
 
 def test_file_finished_after_the_clock_was_set_back_is_not_the_oldest(tmp_path: Path) -> None:

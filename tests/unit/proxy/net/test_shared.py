@@ -4,11 +4,10 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Iterator
 
 import pytest
 
-from proxy.net.shared import FAILURES_MIN, REPORT_MS, Dials, Pipes
+from proxy.net.shared import FAILURES_MIN, REPORT_MS, Dials, Pipe, Pipes
 from proxy.system.stats import Stats
 
 
@@ -57,95 +56,60 @@ def test_brokers_are_apart_and_an_unknown_one_is_none(dials: Dials, reports: lis
     assert reports == [(2, "refused")]
 
 
-@pytest.fixture
-def pipes() -> Iterator[Pipes]:
-    """A pool of two."""
-    pool = Pipes(2, Stats())
-    yield pool
-    pool.close()
-
-
-def test_pipe_carries_bytes(pipes: Pipes) -> None:
-    pipe = pipes.take()
-    assert pipe is not None
-    os.write(pipe.write_fd, b"abc")
-    assert os.read(pipe.read_fd, 3) == b"abc"
-    pipes.give_back(pipe)
-
-
-def test_pipe_given_back_is_lent_again(pipes: Pipes) -> None:
-    pipe = pipes.take()
-    assert pipe is not None
-    pipes.give_back(pipe)
-    assert pipes.take() is pipe
-    pipe.close()
-
-
-def test_pool_is_bounded() -> None:
-    stats = Stats()
-    pool = Pipes(1, stats)
+def taken(pool: Pipes) -> Pipe:
     pipe = pool.take()
     assert pipe is not None
-    assert (pool.take(), stats.pipe_fallbacks) == (None, 1)
+    return pipe
+
+
+def refuse(*_: object) -> int:
+    raise PermissionError(errno.EPERM, "over the limit of this user")
+
+
+def test_pipe_carries_bytes_and_is_lent_again_when_it_is_given_back() -> None:
+    pool = Pipes(2, Stats())
+    pipe = taken(pool)
+    os.write(pipe.write_fd, b"abc")
+    assert os.read(pipe.read_fd, 3) == b"abc"
+    pool.give_back(pipe)
+    assert pool.take() is pipe
     pipe.close()
 
 
-def test_discarded_pipe_makes_room_for_another() -> None:
-    pool = Pipes(1, Stats())
-    first = pool.take()
-    assert first is not None
+def test_pool_is_bounded_and_a_discarded_pipe_makes_room() -> None:
+    stats = Stats()
+    pool = Pipes(1, stats)
+    first = taken(pool)
+    assert (pool.take(), stats.pipe_fallbacks) == (None, 1)
     pool.discard(first)
-    second = pool.take()
-    assert second is not None
-    second.close()
+    taken(pool).close()
 
 
 def test_refused_width_falls_back_to_a_narrower_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     real = fcntl.fcntl
 
     def narrow(fd: int, command: int, width: int) -> int:
-        if command == fcntl.F_SETPIPE_SZ and width > 1 << 16:
-            raise PermissionError(errno.EPERM, "over the limit of this user")
-        return real(fd, command, width)
+        return refuse() if command == fcntl.F_SETPIPE_SZ and width > 1 << 16 else real(fd, command, width)
 
     monkeypatch.setattr(fcntl, "fcntl", narrow)
-    pool = Pipes(1, Stats())
-    pipe = pool.take()
-    assert pipe is not None
+    pipe = taken(Pipes(1, Stats()))
     assert pipe.width == 1 << 16
     pipe.close()
 
 
 def test_pipe_of_no_chosen_width_is_lent_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_args: object) -> int:
-        raise PermissionError(errno.EPERM, "over the limit of this user")
-
     monkeypatch.setattr(fcntl, "fcntl", refuse)
-    pool = Pipes(1, Stats())
-    pipe = pool.take()
-    assert pipe is not None
-    pipe.close()
+    taken(Pipes(1, Stats())).close()
 
 
-def test_refused_pipe_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_flags: int) -> tuple[int, int]:
-        raise OSError(errno.EMFILE, "no descriptor")
-
-    monkeypatch.setattr(os, "pipe2", refuse)
-    stats = Stats()
-    assert (Pipes(1, stats).take(), stats.pipe_fallbacks) == (None, 1)
-
-
-def test_refusals_of_one_kind_are_logged_once(
+def test_refused_pipes_are_counted_and_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refuse(_flags: int) -> tuple[int, int]:
-        raise OSError(errno.EMFILE, "no descriptor")
-
     monkeypatch.setattr(os, "pipe2", refuse)
-    pool = Pipes(1, Stats())
+    stats = Stats()
+    pool = Pipes(1, stats)
     with caplog.at_level(logging.WARNING):
-        assert [pool.take(), pool.take()] == [None, None]
+        assert [pool.take(), pool.take(), stats.pipe_fallbacks] == [None, None, 2]
     assert len(caplog.records) == 1
 
 

@@ -19,17 +19,7 @@ from proxy.explain.waiting import Judgement, Waiter
 from proxy.metrics.merging import Part, of_process
 from proxy.metrics.series import Row, Totals
 from proxy.process import messages
-from proxy.process.messages import (
-    Beat,
-    Drain,
-    FrameError,
-    Frames,
-    Message,
-    QuotaBatch,
-    Response,
-    Start,
-    frame_of,
-)
+from proxy.process.messages import Beat, FrameError, Frames, Message, QuotaBatch, Response, Start, frame_of
 from proxy.process.shares import terms_of
 from proxy.process.workers import part_of
 from quotas.sharing.lease_values import Grants, LesseeId, Report, Wish
@@ -80,7 +70,7 @@ EVERY: list[Message] = [
     messages.Scrape(1, "weights"),
     messages.TakeRows(1, {"clients": frozenset({("Produce", "ann", "web")})}),
     messages.Look(1, Query(1, ("ann", "web"))),
-    Drain(hurried=False),
+    messages.Drain(hurried=False),
     messages.Ready(),
     messages.Failed("no port"),
     Beat(5, "closed"),
@@ -104,23 +94,6 @@ EVERY: list[Message] = [
 def test_every_message_comes_back() -> None:
     assert {type(message) for message in EVERY} == set(Message.__subclasses__())
     assert list(Frames().receive(b"".join(map(frame_of, EVERY)))) == EVERY
-
-
-def test_messages_in_one_read_come_in_order() -> None:
-    sent: list[Message] = [
-        Beat(1),
-        QuotaBatch({"-=:a": {"producer_byte_rate": 1.0}}, complete=True),
-        Drain(hurried=False),
-    ]
-    assert list(Frames().receive(b"".join(map(frame_of, sent)))) == sent
-
-
-def test_half_a_message_is_kept_until_the_rest_comes() -> None:
-    frames, data = Frames(), frame_of(Beat(5))
-    assert list(frames.receive(data[:-1])) == []
-    assert len(frames) == len(data) - 1
-    assert list(frames.receive(data[-1:])) == [Beat(5)]
-    assert len(frames) == 0
 
 
 def framed(body: bytes) -> bytes:

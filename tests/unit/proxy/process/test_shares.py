@@ -46,11 +46,6 @@ def share(worker: Lessee, now_ms: int) -> float:
     return worker.share(KEY, now_ms)
 
 
-def test_worker_that_begins_has_the_least_share() -> None:
-    rig = Rig()
-    assert share(rig.workers[1], 0) == rig.terms.least
-
-
 def test_budget_goes_to_the_worker_that_wants_it() -> None:
     rig = Rig()
     rig.run(2000, {1: {KEY: Wish(1.0, 1)}})
@@ -66,36 +61,23 @@ def test_budget_is_divided_by_the_connections_that_wait() -> None:
 
 def test_worker_without_control_has_the_least_share_again() -> None:
     rig = Rig()
+    assert share(rig.workers[1], 0) == rig.terms.least
     rig.run(2000, {1: {KEY: Wish(1.0, 1)}})
     assert rig.workers[1].expire(2000 + rig.terms.lease_ms)
     assert share(rig.workers[1], 2000 + rig.terms.lease_ms) == rig.terms.least
 
 
-def test_stopped_control_costs_a_worker_nothing_while_the_lease_lasts() -> None:
-    rig = Rig()
-    rig.run(2000, {1: {KEY: Wish(1.0, 1)}})
-    for now_ms in range(2000, 12_000, 50):  # it sees that control is there
-        rig.workers[1].live(now_ms)
-        assert share(rig.workers[1], now_ms) > 0.95
-
-
-def test_worker_of_a_killed_control_has_the_least_share_soon() -> None:
+def test_worker_has_its_share_for_a_moment_after_each_time_that_it_sees_control_run() -> None:
     rig = Rig()
     rig.run(2000, {1: {KEY: Wish(1.0, 1)}})
     worker = rig.workers[1]
-    worker.live(2000)  # seen for the last time
-    assert share(worker, 2000 + LIVE_MS - 1) > 0.95
-    assert share(worker, 2000 + LIVE_MS) == rig.terms.least
-
-
-def test_stopped_worker_uses_no_share_before_it_has_seen_that_control_runs() -> None:
-    rig = Rig()
-    rig.run(2000, {1: {KEY: Wish(1.0, 1)}})
-    worker = rig.workers[1]
-    assert not worker.live(2000)
-    assert share(worker, 9000) == rig.terms.least
-    assert worker.live(9000), "limiters have to take their shares again"
-    assert share(worker, 9000) > 0.95
+    for now_ms in range(2000, 9000, 50):  # control is stopped, which costs nothing while the lease lasts
+        assert not worker.live(now_ms)
+        assert share(worker, now_ms) > 0.95
+    assert share(worker, 8950 + LIVE_MS - 1) > 0.95
+    assert share(worker, 8950 + LIVE_MS) == rig.terms.least, "control was killed, or this worker stopped"
+    assert worker.live(8950 + LIVE_MS), "limiters have to take their shares again"
+    assert share(worker, 8950 + LIVE_MS) > 0.95
 
 
 def test_report_of_an_unknown_session_is_refused() -> None:
@@ -146,69 +128,54 @@ async def begun(timers: Timers, *, busy: bool) -> tuple[Pace, "asyncio.Task[None
     return pace, task
 
 
-def test_pause_is_long_where_nothing_moves_and_within_a_lease() -> None:
-    async def run() -> None:
-        timers = Timers()
-        for busy in (True, False):
-            _, task = await begun(timers, busy=busy)
-            timers.fire()
-            await task
-        assert timers.seconds == pytest.approx([STEP_SECONDS, IDLE_STEP_SECONDS])
-        assert timers.cancelled == 2
-
-    asyncio.run(run())
+async def test_pause_is_long_where_nothing_moves_and_within_a_lease() -> None:
+    timers = Timers()
+    for busy in (True, False):
+        _, task = await begun(timers, busy=busy)
+        timers.fire()
+        await task
+    assert timers.seconds == pytest.approx([STEP_SECONDS, IDLE_STEP_SECONDS])
+    assert timers.cancelled == 2
     # Two of three reports may be late before the lease ends.
     assert terms_of(2).lease_ms > 3 * IDLE_STEP_SECONDS * 1000
 
 
 @pytest.mark.parametrize(("now", "seconds"), [(2.92, 0.08), (2.99, 0.16), (3.001, 0.149)])
-def test_steps_are_due_at_the_same_times_everywhere(
+async def test_steps_are_due_at_the_same_times_everywhere(
     now: float, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run() -> float:
-        timers = Timers()
-        monkeypatch.setattr("proxy.process.shares.monotonic", lambda: now)
-        _, task = await begun(timers, busy=False)
-        task.cancel()
-        return timers.seconds[0]
-
-    assert asyncio.run(run()) == pytest.approx(seconds)
+    timers = Timers()
+    monkeypatch.setattr("proxy.process.shares.monotonic", lambda: now)
+    _, task = await begun(timers, busy=False)
+    task.cancel()
+    assert timers.seconds == pytest.approx([seconds])
 
 
-def test_something_that_begins_ends_a_long_pause() -> None:
-    async def run() -> None:
-        pace, task = await begun(Timers(), busy=False)
-        pace.wake()
-        await task
-
-    asyncio.run(run())
+async def test_something_that_begins_ends_a_long_pause() -> None:
+    pace, task = await begun(Timers(), busy=False)
+    pace.wake()
+    await task
 
 
-def test_something_that_begins_does_not_make_short_pauses_shorter() -> None:
-    async def run() -> None:
-        timers = Timers()
-        pace, task = await begun(timers, busy=True)
-        pace.wake()
+async def test_something_that_begins_does_not_make_short_pauses_shorter() -> None:
+    timers = Timers()
+    pace, task = await begun(timers, busy=True)
+    pace.wake()
+    for _ in range(2):
         await asyncio.sleep(0)
+    assert not task.done()
+    timers.fire()
+    await task
+
+
+async def test_waking_without_a_pause_does_not_end_the_next_one() -> None:
+    pace = Pace(cast("asyncio.AbstractEventLoop", Timers()))
+    pace.wake()
+    task = asyncio.create_task(pace.pause(busy=False))
+    for _ in range(2):
         await asyncio.sleep(0)
-        assert not task.done()
-        timers.fire()
-        await task
-
-    asyncio.run(run())
-
-
-def test_waking_without_a_pause_does_not_end_the_next_one() -> None:
-    async def run() -> None:
-        pace = Pace(cast("asyncio.AbstractEventLoop", Timers()))
-        pace.wake()
-        task = asyncio.create_task(pace.pause(busy=False))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert not task.done()
-        task.cancel()
-
-    asyncio.run(run())
+    assert not task.done()
+    task.cancel()
 
 
 def test_workers_have_their_members_share_together() -> None:

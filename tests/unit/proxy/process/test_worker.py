@@ -1,5 +1,7 @@
 """Large responses are in memory once."""
 
+import pytest
+
 from proxy.channel import SharedResponse
 from proxy.process.worker import SharedResponses
 
@@ -14,18 +16,11 @@ def test_small_response_is_left_as_it_is() -> None:
     assert SharedResponses().shared(b"small") == b"small"
 
 
-def test_equal_responses_share_their_rest() -> None:
+@pytest.mark.parametrize("more", [b"", b"x"], ids=["equal", "other"])
+def test_equal_responses_share_their_rest(more: bytes) -> None:
     responses = SharedResponses()
-    one, other = responses.shared(head(1) + LARGE), responses.shared(head(2) + LARGE)
+    one, other = responses.shared(head(1) + LARGE), responses.shared(head(2) + LARGE + more)
     assert isinstance(one, SharedResponse)
     assert isinstance(other, SharedResponse)
-    assert one.rest.obj is other.rest.obj
-    assert (bytes(one), bytes(other)) == (head(1) + LARGE, head(2) + LARGE)
-
-
-def test_other_response_has_a_rest_of_its_own() -> None:
-    responses = SharedResponses()
-    one, other = responses.shared(head(1) + LARGE), responses.shared(head(1) + LARGE + b"x")
-    assert isinstance(one, SharedResponse)
-    assert isinstance(other, SharedResponse)
-    assert one.rest.obj is not other.rest.obj
+    assert (one.rest.obj is other.rest.obj) == (not more)
+    assert (bytes(one), bytes(other)) == (head(1) + LARGE, head(2) + LARGE + more)

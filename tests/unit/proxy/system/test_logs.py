@@ -111,13 +111,8 @@ def test_field_may_not_hide_a_part_of_the_line(root: logging.Logger) -> None:
 
 def test_budget_leaves_out_and_tells_how_many() -> None:
     budget = Budget(lines_per_second_max=2)
-    assert [budget.filter(record(created=100.0 + n / 10)) for n in range(5)] == [
-        True,
-        True,
-        False,
-        False,
-        False,
-    ]
+    passed = [budget.filter(record(created=100.0 + n / 10)) for n in range(5)]
+    assert passed == [True, True, False, False, False]
     assert budget.filter(record("another", created=100.6))
     later = record(created=101.0, cause="x")
     assert budget.filter(later)
@@ -127,19 +122,12 @@ def test_budget_leaves_out_and_tells_how_many() -> None:
     assert "suppressed" not in TextFormatter().format(last)
 
 
-def test_budget_never_leaves_out_a_traceback() -> None:
+def test_budget_never_leaves_out_a_traceback_or_the_audit_log() -> None:
     budget = Budget(lines_per_second_max=1)
-    assert budget.filter(record())
-    broken = record()
+    broken, audited = record(), record()
     broken.exc_info = (ValueError, ValueError("x"), None)
-    assert budget.filter(broken)
-
-
-def test_budget_never_leaves_out_the_audit_log() -> None:
-    budget = Budget(lines_per_second_max=1)
-    audited = record()
     audited.name = logs.AUDIT
-    assert [budget.filter(audited) for _ in range(50)] == [True] * 50
+    assert all(budget.filter(made) for made in (record(), *[broken] * 5, *[audited] * 50))
 
 
 def test_budget_remembers_a_bounded_number_of_messages() -> None:
@@ -152,9 +140,5 @@ def test_budget_remembers_a_bounded_number_of_messages() -> None:
 
 def test_clock_that_is_set_back_holds_no_lines_back() -> None:
     budget = Budget(1)
-    passed = []
-    for created in (1000.0, 1000.5, 500.0, 500.5, 501.0):
-        record = logging.LogRecord("name", logging.INFO, "", 0, "message", (), None)
-        record.created = created
-        passed.append(budget.filter(record))
+    passed = [budget.filter(record(created=created)) for created in (1000.0, 1000.5, 500.0, 500.5, 501.0)]
     assert passed == [True, False, True, False, True]
