@@ -8,18 +8,10 @@ from typing import Any
 
 import pytest
 
-from protocol.api import (
-    CREATE_TOPICS,
-    METADATA,
-    OFFSET_DELETE,
-    PRODUCE,
-    SASL_HANDSHAKE,
-    SHARE_FETCH,
-    SYNC_GROUP,
-)
+from protocol import api
 from protocol.header import RequestHead
 from proxy.channel import Probe
-from proxy.channel.channel import Channel, Condition
+from proxy.channel.channel import Condition
 from proxy.channel.direction import Buffer
 from proxy.channel.request_time import PROBED_MAX, RequestTimes
 from proxy.channel.requests import RequestDirection
@@ -27,7 +19,6 @@ from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine
 from quotas.options import EngineOptions
-from quotas.throttles.request import RequestThrottle
 from tests.support.engines import engine_with
 from tests.support.frames import (
     api_versions,
@@ -52,8 +43,6 @@ from tests.support.playbook import (
     Passthrough,
     Playbook,
     Wait,
-    channel_machine,
-    mute_left_ms,
     playbook,
     requests_of,
 )
@@ -61,7 +50,7 @@ from tests.unit.protocol.kafka_frames import RESPONSES, framed
 
 FLEXIBLE_AT = 9  # length, correlation id, no tags
 FIXED_AT = 8
-LIST_OFFSETS, WRITE_TXN_MARKERS, DESCRIBE_QUORUM = 2, 27, 55
+WRITE_TXN_MARKERS = 27
 
 
 def engine(percent: float | None = 1.0, more: dict[str, float] | None = None, **options: Any) -> Engine:
@@ -82,14 +71,6 @@ def dialogue(
     return playbook(engine(percent, more, **options), gateway=gateway)
 
 
-def throttle_of(talk: Playbook, client_id: str = "a") -> RequestThrottle:
-    return talk.engine.client("ANONYMOUS", client_id, 1).requests
-
-
-def spent_us(talk: Playbook) -> int:
-    return throttle_of(talk).total
-
-
 def plain(key: int, version: int = 0, *, correlation_id: int = 1, size: int = 60) -> bytes:
     return request(key, version, correlation_id=correlation_id, size=size)
 
@@ -106,19 +87,13 @@ def asked_and_responded(talk: Playbook, at_ms: int, took_ms: int, reported_ms: i
     talk.broker(at_ms + took_ms, responded, Pass(with_throttle_time(responded, FLEXIBLE_AT, reported_ms)))
 
 
-def test_time_counts_from_the_request_to_the_first_byte_of_its_response() -> None:
-    talk = dialogue()
-    asked_and_responded(talk, 0, 7, 0)
-    assert spent_us(talk) == 7_000
-
-
 def test_time_is_finer_than_a_millisecond() -> None:
     talk = dialogue()
     talk.extra_us = 900
     talk.asks(0, heartbeat())
     talk.extra_us = 200
     talk.responds(1, zeros(20))
-    assert spent_us(talk) == 300
+    assert talk.quotas.requests.total == 300
 
 
 def test_over_the_quota_the_response_tells_and_the_channel_is_muted() -> None:
@@ -126,7 +101,7 @@ def test_over_the_quota_the_response_tells_and_the_channel_is_muted() -> None:
     asked_and_responded(talk, 0, 105, 500)  # 105 / 10 - 10 = 0.5 s
     talk.client(105, heartbeat(), Wait(605))
     talk.client(605, b"", Pass(heartbeat()))
-    assert (throttle_of(talk).throttled_total, throttle_of(talk).throttle_ms_total) == (1, 500)
+    assert (talk.quotas.requests.throttled_total, talk.quotas.requests.throttle_ms_total) == (1, 500)
 
 
 def test_throttle_is_at_most_one_window_for_a_request() -> None:
@@ -135,19 +110,12 @@ def test_throttle_is_at_most_one_window_for_a_request() -> None:
     asked_and_responded(talk, 1500, 0, 1000)
 
 
-def test_brokers_larger_throttle_time_stays() -> None:
-    talk = dialogue()
-    talk.asks(0, heartbeat())
-    talk.responds(105, with_throttle_time(zeros(20), FLEXIBLE_AT, 2000))
-    talk.client(105, heartbeat(), Wait(605))
-
-
 def test_pipelined_requests_are_not_charged_for_waiting_behind_each_other() -> None:
     talk = dialogue()
     talk.asks(0, heartbeat(correlation_id=1) + heartbeat(correlation_id=2))
     talk.responds(10, zeros(20))
     talk.responds(15, zeros(20, correlation_id=2))
-    assert spent_us(talk) == 15_000
+    assert talk.quotas.requests.total == 15_000
 
 
 def test_request_behind_a_large_response_is_charged_from_its_end() -> None:
@@ -157,7 +125,7 @@ def test_request_behind_a_large_response_is_charged_from_its_end() -> None:
     talk.broker(10, large[:100], Pass(large[:100]), Passthrough(904))
     talk.responds(300, large[100:])
     talk.responds(305, zeros(20, correlation_id=2))
-    assert spent_us(talk) == 15_000
+    assert talk.quotas.requests.total == 15_000
 
 
 def test_slow_upload_is_not_charged() -> None:
@@ -166,7 +134,7 @@ def test_slow_upload_is_not_charged() -> None:
     talk.client(0, asked[:500], Pass(asked[:500]), Passthrough(504))
     talk.asks(5000, asked[500:])
     talk.responds(5004, produce_response(9))
-    assert spent_us(talk) == 4_000
+    assert talk.quotas.requests.total == 4_000
 
 
 def test_slow_upload_of_the_next_request_is_not_taken_from_this_one() -> None:
@@ -178,7 +146,7 @@ def test_slow_upload_of_the_next_request_is_not_taken_from_this_one() -> None:
     talk.responds(50, produce_response(9))
     talk.asks(60, second[200:])
     talk.responds(65, produce_response(9, correlation_id=2))
-    assert spent_us(talk) == 45_000  # 50 - 10 and 65 - 60
+    assert talk.quotas.requests.total == 45_000  # 50 - 10 and 65 - 60
 
 
 def test_requests_sent_together_are_muted_for_as_if_one_after_the_other() -> None:
@@ -188,14 +156,37 @@ def test_requests_sent_together_are_muted_for_as_if_one_after_the_other() -> Non
     later = zeros(20, correlation_id=2)
     talk.broker(200, later, Pass(with_throttle_time(later, FLEXIBLE_AT, 2000)))
     talk.client(200, heartbeat(), Wait(2200))
-    assert throttle_of(talk).throttle_ms_total == 2000
+    assert talk.quotas.requests.throttle_ms_total == 2000
 
 
-def test_response_without_a_throttle_time_mutes_all_the_same() -> None:
+@pytest.mark.parametrize(
+    ("asked", "responded"),
+    [
+        (plain(api.DESCRIBE_QUORUM), zeros(20)),
+        (heartbeat(), zeros(6)),
+        (heartbeat(), with_throttle_time(zeros(20), FLEXIBLE_AT, 2000)),
+    ],
+    ids=["no field", "shorter than its field", "the broker's time is larger"],
+)
+def test_response_that_does_not_tell_our_time_mutes_all_the_same(asked: bytes, responded: bytes) -> None:
     talk = dialogue()
-    talk.asks(0, plain(DESCRIBE_QUORUM))
-    talk.responds(105, zeros(20))
+    talk.asks(0, asked)
+    talk.responds(105, responded)
     talk.client(105, heartbeat(), Wait(605))
+
+
+@pytest.mark.parametrize(
+    ("asked", "responded", "throttle_at"),
+    [
+        (plain(api.OFFSET_DELETE), zeros(20), FIXED_AT + 2),
+        (produce(9, 100), produce_response(9), len(produce_response(9)) - 5),
+    ],
+    ids=["behind an error code", "behind the topics"],
+)
+def test_throttle_time_is_told_in_its_place(asked: bytes, responded: bytes, throttle_at: int) -> None:
+    talk = dialogue()
+    talk.asks(0, asked)
+    talk.broker(105, responded, Pass(with_throttle_time(responded, throttle_at, 500)))
 
 
 def test_response_that_is_cut_is_told_when_its_place_is_there() -> None:
@@ -205,35 +196,14 @@ def test_response_that_is_cut_is_told_when_its_place_is_there() -> None:
     talk.broker(105, responded[:8], More(24))
     talk.broker(200, responded[8:12], More(24))
     talk.broker(205, responded[12:], Pass(with_throttle_time(responded, FLEXIBLE_AT, 500)))
-    assert spent_us(talk) == 105_000
+    assert talk.quotas.requests.total == 105_000
     talk.client(205, heartbeat(), Wait(705))
-
-
-def test_response_shorter_than_its_throttle_time_passes_untold() -> None:
-    talk = dialogue()
-    talk.asks(0, heartbeat())
-    talk.responds(105, zeros(6))
-    talk.client(105, heartbeat(), Wait(605))
-
-
-def test_throttle_time_behind_an_error_code_is_told_there() -> None:
-    talk = dialogue()
-    talk.asks(0, plain(OFFSET_DELETE))
-    talk.broker(105, zeros(20), Pass(with_throttle_time(zeros(20), FIXED_AT + 2, 500)))
-
-
-def test_throttle_time_at_the_end_of_produce_is_told_there() -> None:
-    talk = dialogue()
-    talk.asks(0, produce(9, 100))
-    responded = produce_response(9)
-    talk.broker(105, responded[:10], More(len(responded)))
-    talk.broker(106, responded[10:], Pass(produce_response(9, throttle_ms=500)))
 
 
 def test_response_that_is_rewritten_is_told_in_what_is_sent() -> None:
     talk = dialogue(gateway=True)
     talk.asks(0, api_versions())
-    cls = RESPONSES[18]
+    cls = RESPONSES[api.API_VERSIONS]
     responded = framed(cls(version=3, error_code=0, api_keys=[], throttle_time_ms=0), 1)
     throttled = framed(cls(version=3, error_code=0, api_keys=[], throttle_time_ms=500), 1)
     talk.broker(105, responded, Insert(throttled), Drop(len(responded)))
@@ -241,8 +211,8 @@ def test_response_that_is_rewritten_is_told_in_what_is_sent() -> None:
 
 def test_rewritten_head_of_metadata_is_told_in() -> None:
     talk = dialogue(gateway=True)
-    talk.asks(0, plain(METADATA, 9))
-    responded = framed(RESPONSES[METADATA](version=9, brokers=[], topics=[]), 1)
+    talk.asks(0, plain(api.METADATA, 9))
+    responded = framed(RESPONSES[api.METADATA](version=9, brokers=[], topics=[]), 1)
     orders = talk.orders("broker", 105, responded)
     assert isinstance(orders[0], Insert)
     assert orders[0].data[9:13] == (500).to_bytes(4)
@@ -252,9 +222,9 @@ def test_rewritten_head_of_metadata_is_told_in() -> None:
     "asked",
     [
         join_group(9, 30_000),
-        plain(SYNC_GROUP, 5),
+        plain(api.SYNC_GROUP, 5),
         plain(WRITE_TXN_MARKERS, 1),
-        plain(SASL_HANDSHAKE, 1),
+        plain(api.SASL_HANDSHAKE, 1),
         fetch(11, replica_id=2),
         fetch(15, topics=b"\1\1\1\1\1\15" + struct.pack(">iq", 2, -1) + b"\0"),
     ],
@@ -263,7 +233,7 @@ def test_exempt_request_counts_nothing(asked: bytes) -> None:
     talk = dialogue()
     talk.orders("client", 0, asked)
     talk.orders("broker", 500, zeros(40))
-    assert spent_us(talk) == 0
+    assert talk.quotas.requests.total == 0
     assert not talk.mute_left_ms(500)
 
 
@@ -271,7 +241,7 @@ def test_produce_without_a_response_counts_nothing() -> None:
     talk = dialogue()
     talk.asks(0, heartbeat() + produce(9, 100, acks=0))
     talk.responds(5, zeros(20))
-    assert spent_us(talk) == 5_000
+    assert talk.quotas.requests.total == 5_000
 
 
 @pytest.mark.parametrize(
@@ -295,28 +265,28 @@ def test_fetch_counts_what_it_cannot_have_waited(
         took_ms,
         with_throttle_time(fetch_response(version, response_bytes), FIXED_AT + (version >= 12), 0),
     )
-    assert spent_us(talk) == counted_us
+    assert talk.quotas.requests.total == counted_us
 
 
 @pytest.mark.parametrize(("min_bytes", "counted_us"), [(1, 100_000), (0, 600_000)])
 def test_share_fetch_counts_what_it_cannot_have_waited(min_bytes: int, counted_us: int) -> None:
     talk = dialogue(100.0)
     body = b"\2g\2m" + struct.pack(">iii", 1, 500, min_bytes)
-    asked = request(SHARE_FETCH, 1, body, size=80)
+    asked = request(api.SHARE_FETCH, 1, body, size=80)
     talk.client(0, asked[:30], More(84))
     talk.client(2, asked[30:], Pass(asked))
     talk.orders("broker", 602, zeros(60))
-    assert spent_us(talk) == counted_us
-    assert talk.stats.requests[SHARE_FETCH] == 1
+    assert talk.quotas.requests.total == counted_us
+    assert talk.stats.requests[api.SHARE_FETCH] == 1
 
 
 def test_share_fetch_that_can_not_be_read_counts_nothing() -> None:
     talk = dialogue()
-    asked = request(SHARE_FETCH, 1, b"\2g", size=40)[:-20]
+    asked = request(api.SHARE_FETCH, 1, b"\2g", size=40)[:-20]
     asked = struct.pack(">i", len(asked) - 4) + asked[4:]
     talk.asks(0, asked)
     talk.orders("broker", 602, zeros(60))
-    assert spent_us(talk) == 0
+    assert talk.quotas.requests.total == 0
 
 
 def test_fetch_cut_in_its_front_is_taken_once_where_topics_have_quotas() -> None:
@@ -333,27 +303,29 @@ def test_fetch_cut_in_its_front_is_taken_once_where_topics_have_quotas() -> None
     talk.client(1, b"", Pass(other))
 
 
-def test_fetch_over_the_byte_quota_tells_the_larger_and_counts_for_its_kind() -> None:
-    # 15,105 bytes at 1,000/s in 10.105 s are 5 s; 5 ms more than is free are 0.5 s.
-    talk = dialogue(1.0, {"consumer_byte_rate": 1000})
-    asked = fetch(12, min_bytes=0)
-    talk.orders("client", 0, asked)
-    responded = with_throttle_time(fetch_response(12, 15_106), FLEXIBLE_AT, 0)
-    talk.broker(105, responded, Pass(with_throttle_time(responded, FLEXIBLE_AT, 5000)))
-    quota = talk.quotas
-    assert (quota.fetch.throttled_total, quota.requests.throttled_total) == (1, 0)
-    assert talk.mute_left_ms(105) == 5000
-
-
-def test_fetch_over_the_request_quota_counts_for_it_alone() -> None:
-    # 10,605 bytes at 1,000/s in 10.105 s are 0.5 s, and so are 5 ms too many: a tie counts for Request.
+@pytest.mark.parametrize(
+    ("size", "reported_ms", "fetch_ms", "requests_ms"),
+    [
+        (
+            15_106,
+            5000,
+            5000,
+            0,
+        ),  # 15,105 bytes at 1,000/s in 10.105 s are 5 s; 5 ms more than is free are 0.5 s
+        (10_606, 500, 0, 500),  # 10,605 bytes are 0.5 s, and so are 5 ms too many: a tie counts for Request
+    ],
+)
+def test_fetch_over_both_quotas_tells_the_larger_and_counts_for_its_kind(
+    size: int, reported_ms: int, fetch_ms: int, requests_ms: int
+) -> None:
     talk = dialogue(1.0, {"consumer_byte_rate": 1000})
     talk.orders("client", 0, fetch(12, min_bytes=0))
-    responded = with_throttle_time(fetch_response(12, 10_606), FLEXIBLE_AT, 0)
-    talk.broker(105, responded, Pass(with_throttle_time(responded, FLEXIBLE_AT, 500)))
-    quota = talk.quotas
-    assert (quota.fetch.throttled_total, quota.fetch.throttle_ms_total) == (0, 0)
-    assert (quota.requests.throttled_total, quota.requests.throttle_ms_total) == (1, 500)
+    responded = with_throttle_time(fetch_response(12, size), FLEXIBLE_AT, 0)
+    talk.broker(105, responded, Pass(with_throttle_time(responded, FLEXIBLE_AT, reported_ms)))
+    fetched, requests = talk.quotas.fetch, talk.quotas.requests
+    assert (fetched.throttle_ms_total, fetched.throttled_total) == (fetch_ms, bool(fetch_ms))
+    assert (requests.throttle_ms_total, requests.throttled_total) == (requests_ms, bool(requests_ms))
+    assert talk.mute_left_ms(105) == reported_ms
 
 
 def test_throttled_fetch_responded_to_here_counts_nothing() -> None:
@@ -362,7 +334,7 @@ def test_throttled_fetch_responded_to_here_counts_nothing() -> None:
     talk.orders("broker", 1, fetch_response(12, 15_001))
     talk.client(6000, b"")
     talk.orders("client", 6000, fetch(12, min_bytes=0, correlation_id=2))
-    assert spent_us(talk) == 1_000
+    assert talk.quotas.requests.total == 1_000
 
 
 def test_produce_over_both_quotas_tells_the_larger() -> None:
@@ -396,8 +368,8 @@ def test_mutation_over_both_quotas_tells_the_larger(
     # 4 tokens too many, 0.6 of them there again after 0.3 s: 3.4 / 2 = 1.7 s.
     partitions = 20 * window_seconds + 4
     talk.orders("client", 0, create(5, {"t": partitions}))
-    responded = mutated(CREATE_TOPICS, 5, [("t", 0)], partitions=partitions)
-    throttled = mutated(CREATE_TOPICS, 5, [("t", 0)], partitions=partitions, throttle_ms=reported_ms)
+    responded = mutated(api.CREATE_TOPICS, 5, [("t", 0)], partitions=partitions)
+    throttled = mutated(api.CREATE_TOPICS, 5, [("t", 0)], partitions=partitions, throttle_ms=reported_ms)
     talk.broker(300, responded, Insert(throttled), Drop(len(responded)))
     quota = talk.quotas
     assert (quota.mutations.throttle_ms_total, quota.requests.throttle_ms_total) == (
@@ -410,10 +382,10 @@ def test_mutation_over_both_quotas_tells_the_larger(
 def test_topics_rejected_here_count_nothing() -> None:
     talk = dialogue(1.0, {"controller_mutation_rate": 2.0}, window_samples=10)
     talk.orders("client", 0, create(7, {"t": 24}))
-    talk.orders("broker", 1, mutated(CREATE_TOPICS, 7, [("t", 0)], partitions=24))
+    talk.orders("broker", 1, mutated(api.CREATE_TOPICS, 7, [("t", 0)], partitions=24))
     talk.orders("client", 1, create(7, {"u": 1}))
     talk.orders("broker", 500, b"")
-    assert spent_us(talk) == 1_000
+    assert talk.quotas.requests.total == 1_000
 
 
 def test_observed_quota_counts_and_mutes_no_client() -> None:
@@ -422,7 +394,7 @@ def test_observed_quota_counts_and_mutes_no_client() -> None:
     talk.responds(500, zeros(20))
     talk.responds(900, zeros(20, correlation_id=2))
     talk.asks(900, heartbeat())
-    throttle = throttle_of(talk)
+    throttle = talk.quotas.requests
     assert (throttle.throttled_total, throttle.would_throttled_total) == (0, 2)
     list(talk.channel.close(5000))
     assert throttle.would_throttle_ms_total == 2000  # from 500 to 1500, and for another window
@@ -433,7 +405,7 @@ def test_quota_that_is_set_later_is_measured_from_the_next_request_on() -> None:
     talk.asks(0, heartbeat())
     talk.engine.update(EngineOptions(), Definitions({Entity(client_id="a"): {"request_percentage": 1}}), 0)
     talk.responds(500, zeros(20))
-    assert spent_us(talk) == 0
+    assert talk.quotas.requests.total == 0
     asked_and_responded(talk, 600, 105, 500)
     talk.engine.update(EngineOptions(), Definitions(), 0)
     talk.channel.reconsider()
@@ -447,8 +419,8 @@ def test_only_clients_with_a_quota_are_measured() -> None:
         talk.asks(0, asked)
     for now_ms, correlation_id in ((100, 1), (300, 2), (600, 1)):
         talk.responds(now_ms, some_response(20, correlation_id=correlation_id))
-    assert spent_us(talk) == 300_000
-    assert throttle_of(talk, "b").would_throttled_total == 0
+    assert talk.quotas.requests.total == 300_000
+    assert talk.engine.client("ANONYMOUS", "b", 1).requests.would_throttled_total == 0
 
 
 @pytest.mark.parametrize(
@@ -488,60 +460,51 @@ def test_request_that_is_walked_for_its_topics_is_measured_from_its_end(version:
     responded = produce_response(version)
     throttled = produce_response(version, throttle_ms=left_ms)
     talk.broker(45, responded, Insert(throttled), Drop(len(responded)))
-    assert spent_us(talk) == 40_000
+    assert talk.quotas.requests.total == 40_000
 
+
+# Requests that are timed for the admin pages, with a quota or without.
 
 MS = 1_000_000
 
 
-def send(channel: Channel, frame: bytes, now_ms: int) -> bytes:
-    """Have the request direction handle a frame, and return what passes."""
-    data = bytearray(frame)
-    verdict = channel.requests.receive(data, 0, len(data), now_ms * MS)
-    return bytes(data[: verdict.passing])
-
-
-def respond(channel: Channel, frame: bytes, now_ms: int) -> bytes:
-    data = bytearray(frame)
-    verdict = channel.responses.receive(data, 0, len(data), now_ms * MS)
-    return bytes(data[: verdict.passing])
-
-
-def visit(channel: Channel, *, time_requests: bool, now_ms: int = 0) -> Condition:
+def visit(talk: Playbook, *, time_requests: bool = True, now_ms: int = 0) -> Condition:
     """The channel's condition; from now on requests are timed, or not."""
-    return channel.condition(now_ms, time_requests=time_requests)
+    return talk.channel.condition(now_ms, time_requests=time_requests)
 
 
-def last_probe(channel: Channel) -> Probe | None:
-    return visit(channel, time_requests=True).probe
+def timed() -> Playbook:
+    """A dialogue whose requests are timed."""
+    talk = playbook()
+    visit(talk)
+    return talk
 
 
-def probe(channel: Channel) -> Probe:
-    found = last_probe(channel)
+def probe(talk: Playbook) -> Probe:
+    found = visit(talk).probe
     assert found is not None
     return found
 
 
 def test_requests_are_timed_while_it_is_asked_for() -> None:
-    channel = channel_machine()
-    send(channel, produce(9, 100, correlation_id=1), 10)
-    respond(channel, produce_response(9, correlation_id=1), 12)
-    assert last_probe(channel) is None
-    visit(channel, time_requests=True)
-    for correlation_id, took_ms in ((2, 7), (3, 4)):
-        frame = produce(9, 100, correlation_id=correlation_id)
-        assert send(channel, frame, 100 * correlation_id) == frame
-        response = produce_response(9, correlation_id=correlation_id)
-        assert respond(channel, response, 100 * correlation_id + took_ms) == response
-    timed = visit(channel, time_requests=False).probed.probes
-    send(channel, produce(9, 100, correlation_id=4), 500)
-    respond(channel, produce_response(9, correlation_id=4), 600)
-    assert [one.took_ns for one in timed] == [7 * MS, 4 * MS]
-    assert visit(channel, time_requests=False).probed.probes == []
+    talk = playbook()
+
+    def exchange(now_ms: int, took_ms: int) -> None:
+        talk.asks(now_ms, produce(9, 100))
+        talk.responds(now_ms + took_ms, produce_response(9))
+
+    exchange(10, 2)
+    assert visit(talk).probe is None
+    exchange(200, 7)
+    exchange(300, 4)
+    found = visit(talk, time_requests=False).probed.probes
+    exchange(500, 100)
+    assert [one.took_ns for one in found] == [7 * MS, 4 * MS]
+    assert visit(talk, time_requests=False).probed.probes == []
 
 
 def test_requests_that_are_not_timed_are_not_looked_at() -> None:
-    channel, times, looked_at = channel_machine(), RequestTimes(), []
+    channel, times, looked_at = playbook().channel, RequestTimes(), []
 
     def look(
         direction: RequestDirection,
@@ -556,8 +519,8 @@ def test_requests_that_are_not_timed_are_not_looked_at() -> None:
         return times.measure(direction, buf, pos, end, body, head, now_ms)
 
     requests = requests_of(channel, look)
-    for correlation_id, timed in enumerate((False, False, True, True, False, False), start=1):
-        times.visit(channel, time_requests=timed)
+    for correlation_id, measured in enumerate((False, False, True, True, False, False), start=1):
+        times.visit(channel, time_requests=measured)
         data = bytearray(produce(9, 100, correlation_id=correlation_id))
         requests.receive(data, 0, len(data), 10 * MS)
     # The first one shows that the client has no request quota, the fifth that timing has ended.
@@ -565,83 +528,76 @@ def test_requests_that_are_not_timed_are_not_looked_at() -> None:
 
 
 def test_timed_requests_that_are_not_taken_are_bounded() -> None:
-    channel = channel_machine()
-    visit(channel, time_requests=True)
+    talk = timed()
     for number in range(10 * PROBED_MAX):
-        send(channel, produce(9, 100, correlation_id=number), number)
-        respond(channel, produce_response(9, correlation_id=number), number)
-    taken = visit(channel, time_requests=True).probed
+        talk.asks(number, produce(9, 100))
+        talk.responds(number, produce_response(9))
+    taken = visit(talk).probed
     assert (len(taken.probes), taken.missed) == (PROBED_MAX, 9 * PROBED_MAX)
-    assert visit(channel, time_requests=True).probed.probes == []
+    assert visit(talk).probed.probes == []
 
 
 def test_age_of_the_only_request_is_known_and_of_several_since_when_nothing_moved() -> None:
-    channel = channel_machine()
-    assert visit(channel, time_requests=False).asked_ms == -1
-    send(channel, produce(9, 100, correlation_id=1), 10)
-    assert visit(channel, time_requests=False, now_ms=30).asked_ms == 20
-    send(channel, produce(9, 100, correlation_id=2), 20)
-    assert visit(channel, time_requests=False, now_ms=30).asked_ms == 10
+    talk = playbook()
+    assert visit(talk, time_requests=False).asked_ms == -1
+    talk.asks(10, produce(9, 100))
+    assert visit(talk, time_requests=False, now_ms=30).asked_ms == 20
+    talk.asks(20, produce(9, 100, correlation_id=2))
+    assert visit(talk, time_requests=False, now_ms=30).asked_ms == 10
 
 
 def test_fetch_that_waited_for_records_is_told_apart() -> None:
-    channel = channel_machine()
-    visit(channel, time_requests=True)
-    send(channel, fetch(11), 100)
-    assert probe(channel).wait_ns == 500 * MS
-    respond(channel, fetch_response(11, 100), 700)
-    assert (probe(channel).took_ns, probe(channel).waited_ns) == (600 * MS, 500 * MS)
+    talk = timed()
+    talk.asks(100, fetch(11))
+    assert probe(talk).wait_ns == 500 * MS
+    talk.responds(700, fetch_response(11, 100))
+    assert (probe(talk).took_ns, probe(talk).waited_ns) == (600 * MS, 500 * MS)
 
 
 def test_member_of_a_group_waits_for_the_others() -> None:
-    channel = channel_machine()
-    visit(channel, time_requests=True)
-    send(channel, join_group(5, 10_000), 100)
-    respond(channel, some_response(), 3100)
-    assert probe(channel).waited_ns == probe(channel).took_ns == 3000 * MS
+    talk = timed()
+    talk.asks(100, join_group(5, 10_000))
+    talk.responds(3100, some_response())
+    assert probe(talk).waited_ns == probe(talk).took_ns == 3000 * MS
 
 
 def test_pipelined_requests_share_the_brokers_time() -> None:
-    channel = channel_machine()
-    for correlation_id in (1, 2, 3):
-        send(channel, heartbeat(correlation_id=correlation_id), 10)
-    visit(channel, time_requests=True)
-    send(channel, heartbeat(correlation_id=4), 10)
-    visit(channel, time_requests=False)
+    talk = playbook()
     for correlation_id in (1, 2, 3, 4):
-        respond(channel, some_response(correlation_id=correlation_id), 10 + 10 * correlation_id)
-    assert probe(channel).took_ns == 40 * MS // 4
+        visit(talk, time_requests=correlation_id == 4)
+        talk.asks(10, heartbeat(correlation_id=correlation_id))
+    visit(talk, time_requests=False)
+    for correlation_id in (1, 2, 3, 4):
+        talk.responds(10 + 10 * correlation_id, some_response(correlation_id=correlation_id))
+    assert probe(talk).took_ns == 40 * MS // 4
 
 
 def test_produce_without_a_response_is_not_timed() -> None:
-    channel = channel_machine()
-    visit(channel, time_requests=True)
-    send(channel, produce(9, 100, acks=0), 10)
-    assert last_probe(channel) is None
+    talk = timed()
+    talk.asks(10, produce(9, 100, acks=0))
+    assert visit(talk).probe is None
 
 
 def test_throttle_time_reaches_the_client_as_without_a_probe() -> None:
-    plain, probed = (channel_machine(producer_default=100.0) for _ in range(2))
-    visit(probed, time_requests=True)
-    sent = [send(channel, produce(9, 5000), 10) for channel in (plain, probed)]
+    plain, probed = (playbook(producer_default=100.0) for _ in range(2))
+    visit(probed)
+    sent, received = (
+        [talk.orders(who, now_ms, data) for talk in (plain, probed)]
+        for who, now_ms, data in (("client", 10, produce(9, 5000)), ("broker", 20, produce_response(9)))
+    )
     assert sent[0] == sent[1]
-    received = [respond(channel, produce_response(9, correlation_id=1), 20) for channel in (plain, probed)]
     assert received[0] == received[1]
-    assert mute_left_ms(plain, 20) == mute_left_ms(probed, 20)
 
 
-@pytest.mark.parametrize("version", [0, 3, 9])
-@pytest.mark.parametrize("acks", [1, -1])
-def test_produce_that_waits_for_followers_is_told_apart(version: int, acks: int) -> None:
-    channel = channel_machine()
-    visit(channel, time_requests=True)
-    send(channel, produce(version, 100, acks=acks), 10)
-    assert probe(channel).acks_all is (acks == -1)
-
-
-@pytest.mark.parametrize(("version", "transactional_id"), [(3, b"\0\x01t"), (9, b"\x02t")])
-def test_transaction_waits_for_followers(version: int, transactional_id: bytes) -> None:
-    channel = channel_machine()
-    visit(channel, time_requests=True)
-    send(channel, request(PRODUCE, version, transactional_id + struct.pack(">hi", -1, 30_000), size=100), 10)
-    assert probe(channel).acks_all
+@pytest.mark.parametrize(
+    ("asked", "acks_all"),
+    [(produce(version, 100, acks=acks), acks == -1) for version in (0, 3, 9) for acks in (1, -1)]
+    + [
+        (request(api.PRODUCE, version, fence + struct.pack(">hi", -1, 30_000), size=100), True)
+        for version, fence in ((3, b"\0\x01t"), (9, b"\x02t"))
+    ],
+)
+def test_produce_that_waits_for_followers_is_told_apart(asked: bytes, acks_all: bool) -> None:
+    talk = timed()
+    talk.asks(10, asked)
+    assert probe(talk).acks_all is acks_all
