@@ -21,19 +21,8 @@ from proxy.channel.handlers.addresses import LIBRARIES_MAX, shared
 from quotas.definitions.entities import DEFAULT, Entity
 from tests.support.engines import engine_with
 from tests.support.frames import api_versions, frame, request
-from tests.support.frames import frame as framed_bytes
 from tests.support.mutation_frames import create, mutation_response, sizes
-from tests.support.playbook import (
-    Drop,
-    Ends,
-    Insert,
-    More,
-    Pass,
-    Passthrough,
-    Playbook,
-    channel_machine,
-    playbook,
-)
+from tests.support.playbook import Drop, Ends, Insert, Pass, Passthrough, Playbook, channel_machine, playbook
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, struct
 from tests.unit.protocol.messages.test_addresses import config_response, quorum
 
@@ -52,51 +41,24 @@ def metadata(version: int, nodes: list[int], topics: int = 0) -> bytes:
     return framed(cls(version=version, brokers=brokers, topics=named), correlation_id=1)
 
 
-def responded(key: int, version: int, frame_bytes: bytes, *, gateway: bool = True) -> tuple[Any, Playbook]:
+def responded(key: int, version: int, frame_bytes: bytes, *, gateway: bool = True) -> Any:
     """The whole response as the client gets it, decoded."""
     talk = playbook(gateway=gateway)
     talk.asks(0, request(key, version, size=60))
     orders = talk.orders("broker", 0, frame_bytes)
     out = b"".join(order.data for order in orders if isinstance(order, Pass | Insert))
-    return decoded(RESPONSES[key], version, out), talk
+    return decoded(RESPONSES[key], version, out)
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_metadata_names_ports_of_ours(version: int) -> None:
-    seen, _ = responded(METADATA, version, metadata(version, [1, 2]))
-    assert [(b.node_id, b.host, b.port) for b in seen.brokers] == [
+def test_metadata_names_ports_of_ours_and_in_a_sidecar_what_the_broker_said(version: int) -> None:
+    ours = responded(METADATA, version, metadata(version, [1, 2, 64]))  # the third one has no port
+    assert [(b.node_id, b.host, b.port) for b in ours.brokers] == [
         (1, "sluice.example", 19101),
         (2, "sluice.example", 19102),
     ]
-
-
-@pytest.mark.parametrize("version", range(14))
-def test_metadata_leaves_out_a_broker_without_a_port(version: int) -> None:
-    seen, _ = responded(METADATA, version, metadata(version, [1, 64]))
-    assert [b.node_id for b in seen.brokers] == [1]
-
-
-@pytest.mark.parametrize("version", range(14))
-def test_metadata_passes_a_sidecar_untouched(version: int) -> None:
-    seen, _ = responded(METADATA, version, metadata(version, [1, 64]), gateway=False)
+    seen = responded(METADATA, version, metadata(version, [1, 64]), gateway=False)
     assert [(b.node_id, b.host, b.port) for b in seen.brokers] == [(1, HOST, 9092), (64, HOST, 9092)]
-
-
-@pytest.mark.parametrize("version", [0, 9, 13])
-def test_topics_behind_the_brokers_pass_unseen(version: int) -> None:
-    talk = playbook()
-    talk.asks(0, request(METADATA, version, size=60))
-    whole = metadata(version, [1], topics=5000)
-    head = 200
-    orders = talk.orders("broker", 0, whole[:head])
-    assert Passthrough(len(whole) - head) in orders
-
-
-def test_cut_brokers_are_kept_until_they_are_whole() -> None:
-    talk = playbook()
-    talk.asks(0, request(METADATA, 9, size=60))
-    whole = metadata(9, list(range(60)))
-    talk.broker(0, whole[:100], More(2 * 100 + 64))
 
 
 def test_metadata_that_ends_before_its_brokers_do_ends_the_connection() -> None:
@@ -113,7 +75,7 @@ def test_coordinator_is_at_a_port_of_ours(version: int) -> None:
         message = cls(version=version, coordinators=[found])
     else:
         message = cls(version=version, node_id=2, host=HOST, port=9092, error_code=0)
-    seen, _ = responded(FIND_COORDINATOR, version, framed(message, correlation_id=1))
+    seen = responded(FIND_COORDINATOR, version, framed(message, correlation_id=1))
     seen = seen.coordinators[0] if version >= 4 else seen
     assert (seen.node_id, seen.host, seen.port) == (2, "sluice.example", 19102)
 
@@ -123,7 +85,7 @@ def test_described_cluster_names_ports_of_ours(version: int) -> None:
     cls = RESPONSES[DESCRIBE_CLUSTER]
     broker = struct(cls, version, "DescribeClusterBroker", broker_id=2, host=HOST, port=9092)
     message = cls(version=version, brokers=[broker], error_code=0)
-    seen, _ = responded(DESCRIBE_CLUSTER, version, framed(message, correlation_id=1))
+    seen = responded(DESCRIBE_CLUSTER, version, framed(message, correlation_id=1))
     assert [(b.broker_id, b.host, b.port) for b in seen.brokers] == [(2, "sluice.example", 19102)]
 
 
@@ -135,7 +97,7 @@ def test_api_versions_are_cut_to_what_is_served(gateway: bool) -> None:
         for key, newest in ((0, 99), (3, 4), (4000, 1))
     ]
     message = cls(version=3, error_code=0, api_keys=keys)
-    seen, _ = responded(API_VERSIONS, 3, framed(message, correlation_id=1), gateway=gateway)
+    seen = responded(API_VERSIONS, 3, framed(message, correlation_id=1), gateway=gateway)
     assert [(k.api_key, k.max_version) for k in seen.api_keys] == [(0, MAX_VERSION[0]), (3, 4)]
 
 
@@ -148,17 +110,9 @@ def test_api_versions_of_a_version_the_broker_does_not_know_stay_version_0() -> 
     talk.broker(0, refused, Insert(refused), Drop(len(refused)))
 
 
-@pytest.mark.parametrize("key", [FIND_COORDINATOR, DESCRIBE_CLUSTER, API_VERSIONS])
-def test_cut_response_is_kept_until_it_is_whole(key: int) -> None:
-    talk = playbook()
-    talk.asks(0, request(key, 0, size=60))
-    talk.broker(0, frame(b"\0\0\0\1" + bytes(100))[:20], More(108))
-
-
 @pytest.mark.parametrize("key", [METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER])
 def test_sidecar_passes_unknown_versions(key: int) -> None:
-    talk = playbook(gateway=False)
-    talk.asks(0, request(key, 99, size=60))
+    playbook(gateway=False).asks(0, request(key, 99, size=60))
 
 
 def test_next_response_follows_a_rewritten_one() -> None:
@@ -221,15 +175,16 @@ def test_gateway_hides_voters_listeners(gateway: bool) -> None:
         talk.responds(0, before)
 
 
-@pytest.mark.parametrize("key", [DESCRIBE_CONFIGS, DESCRIBE_QUORUM])
-def test_version_that_is_not_known_ends_a_gateways_connection(key: int) -> None:
-    talk = playbook()
-    talk.client(0, request(key, 9, size=60), Ends("unsupported_version"))
-
-
-def test_request_that_cannot_be_read_is_malformed() -> None:
-    talk = playbook()
-    talk.client(0, request(DESCRIBE_CONFIGS, 4, b"\5\2\2"), Ends("malformed"))
+@pytest.mark.parametrize(
+    ("asked", "cause"),
+    [
+        (request(DESCRIBE_CONFIGS, 9, size=60), "unsupported_version"),
+        (request(DESCRIBE_QUORUM, 9, size=60), "unsupported_version"),
+        (request(DESCRIBE_CONFIGS, 4, b"\5\2\2"), "malformed"),
+    ],
+)
+def test_request_that_cannot_be_read_ends_a_gateways_connection(asked: bytes, cause: str) -> None:
+    playbook().client(0, asked, Ends(cause))
 
 
 VERSION = 12
@@ -272,6 +227,12 @@ def see(talk: Playbook, asked: bytes, responded: bytes) -> None:
     talk.responds(0, responded)
 
 
+def spend(talk: Playbook, partitions: int) -> None:
+    """Create a topic on purpose."""
+    said = mutation_response(CREATE_TOPICS, 7, [("t", 0)], partitions=partitions)
+    see(talk, create(7, {"t": partitions}), said)
+
+
 @pytest.mark.parametrize("version", [1, 4, 9, 12, 13])
 def test_auto_created_topic_is_charged_to_the_client_that_named_it(version: int) -> None:
     talk = dialogue()
@@ -283,14 +244,9 @@ def test_auto_created_topic_is_charged_to_the_client_that_named_it(version: int)
     assert tokens(talk) == 14  # once
 
 
-def test_topic_that_was_there_costs_nothing() -> None:
-    talk = dialogue()
-    see(talk, ask(["t"]), sizes(VERSION, {"t": 6}))
-    assert tokens(talk) == 20
-
-
 def test_client_that_creates_no_topic_is_not_charged() -> None:
     talk = dialogue()
+    see(talk, ask(["was there"]), sizes(VERSION, {"was there": 6}))
     see(talk, ask(["t"], creates=False), sizes(VERSION, {"t": 0}))
     see(talk, ask(["t"]), sizes(VERSION, {"t": 6}))
     see(talk, ask(None), sizes(VERSION, {"u": 0}))
@@ -298,40 +254,43 @@ def test_client_that_creates_no_topic_is_not_charged() -> None:
     assert tokens(talk) == 20
 
 
+@pytest.mark.parametrize(
+    ("options", "version", "spent", "left"),
+    [
+        ({}, 1, 50, 20 - 50 - 3),  # a version that always creates
+        ({"mode": "observe"}, VERSION, 50, 20 - 50 - 3),
+        ({"charge_auto_created": False}, VERSION, 0, 20),
+    ],
+    ids=["old version", "observed", "free"],
+)
+def test_auto_created_topic_is_not_prevented(
+    options: dict[str, Any], version: int, spent: int, left: int
+) -> None:
+    talk = dialogue(**options)
+    if spent:
+        spend(talk, spent)
+    see(talk, ask(["u"], version), sizes(version, {"u": 0}))
+    see(talk, ask(["u"], version), sizes(version, {"u": 3}))
+    assert tokens(talk) == left
+
+
 def test_topic_that_is_created_on_purpose_meanwhile_is_charged_once() -> None:
     talk = dialogue()
     see(talk, ask(["t"]), sizes(VERSION, {"t": 0}))
-    see(talk, create(7, {"t": 6}), mutation_response(CREATE_TOPICS, 7, [("t", 0)], partitions=6))
+    spend(talk, 6)
     see(talk, ask(["t"]), sizes(VERSION, {"t": 6}))
     assert tokens(talk) == 14
 
 
 def test_over_the_quota_the_request_creates_nothing() -> None:
     talk = dialogue()
-    see(talk, create(7, {"big": 50}), mutation_response(CREATE_TOPICS, 7, [("big", 0)], partitions=50))
-    asked = ask(["t"])
-    denied = ask(["t"], creates=False)
-    talk.client(0, asked, Pass(denied))
+    spend(talk, 50)
+    denied = ask(["u"], creates=False)
+    talk.client(0, ask(["u"]), Pass(denied))
     assert decoded(REQUESTS[METADATA], VERSION, denied).allow_auto_topic_creation is False
-    talk.responds(0, sizes(VERSION, {"t": 0}))
+    talk.responds(0, sizes(VERSION, {"u": 0}))
     assert talk.stats.topics_rejected == {"Metadata": 1}
-    talk.asks(15_000, ask(["t"]))  # -30 + 15 s · 2
-
-
-def test_version_that_always_creates_is_charged_all_the_same() -> None:
-    talk = dialogue()
-    see(talk, create(7, {"big": 50}), mutation_response(CREATE_TOPICS, 7, [("big", 0)], partitions=50))
-    see(talk, ask(["t"], 1), sizes(1, {"t": 0}))
-    see(talk, ask(["t"], 1), sizes(1, {"t": 3}))
-    assert tokens(talk) == -33  # 20 - 50 - 3
-
-
-def test_observe_charges_auto_created_topics_and_rejects_none() -> None:
-    talk = dialogue(mode="observe")
-    see(talk, create(7, {"big": 50}), mutation_response(CREATE_TOPICS, 7, [("big", 0)], partitions=50))
-    see(talk, ask(["t"]), sizes(VERSION, {"t": 0}))
-    see(talk, ask(["t"]), sizes(VERSION, {"t": 3}))
-    assert tokens(talk) == -33
+    talk.asks(15_000, ask(["u"]))  # -30 + 15 s · 2
 
 
 def test_gateway_still_rewrites_addresses() -> None:
@@ -345,14 +304,7 @@ def test_gateway_still_rewrites_addresses() -> None:
 def test_response_that_is_too_large_is_not_looked_through() -> None:
     talk = dialogue()
     talk.asks(0, ask(["t"]))
-    talk.responds(0, framed_bytes(b"\0\0\0\1" + bytes(AUTO_CREATED_RESPONSE_BYTES_MAX)))
-
-
-def test_auto_created_topics_are_free_if_configured() -> None:
-    talk = dialogue(charge_auto_created=False)
-    see(talk, ask(["t"]), sizes(VERSION, {"t": 0}))
-    see(talk, ask(["t"]), sizes(VERSION, {"t": 6}))
-    assert tokens(talk) == 20
+    talk.responds(0, frame(b"\0\0\0\1" + bytes(AUTO_CREATED_RESPONSE_BYTES_MAX)))
 
 
 JAVA = ("apache-kafka-java", "4.4.0")
@@ -371,17 +323,15 @@ def library(*requests: bytes) -> str:
     return library_of(channel)
 
 
-def test_before_api_versions_there_is_none() -> None:
-    assert library_of(channel_machine()) == ""
-
-
-@pytest.mark.parametrize("version", [3, 4, 5])
-def test_client_says_it(version: int) -> None:
-    assert library(api_versions(version, software=JAVA)) == "apache-kafka-java 4.4.0"
-
-
-def test_client_that_falls_back_to_version_0_has_said_it() -> None:
-    assert library(api_versions(4, software=JAVA), api_versions(0)) == "apache-kafka-java 4.4.0"
+@pytest.mark.parametrize(
+    "sent",
+    [[api_versions(version, software=JAVA)] for version in (3, 4, 5)]
+    + [[api_versions(4, software=JAVA), api_versions(0)]],
+    ids=["3", "4", "5", "falls back to version 0"],
+)
+def test_client_says_it(sent: list[bytes]) -> None:
+    assert library() == ""
+    assert library(*sent) == "apache-kafka-java 4.4.0"
 
 
 def test_connections_of_one_library_share_one_string() -> None:
