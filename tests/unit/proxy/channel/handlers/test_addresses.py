@@ -4,16 +4,7 @@ from typing import Any
 
 import pytest
 
-from protocol.api import (
-    API_VERSIONS,
-    CREATE_TOPICS,
-    DESCRIBE_CLUSTER,
-    DESCRIBE_CONFIGS,
-    DESCRIBE_QUORUM,
-    FIND_COORDINATOR,
-    MAX_VERSION,
-    METADATA,
-)
+from protocol import api
 from protocol.messages.addresses import configs_without_addresses
 from proxy.channel import Channel
 from proxy.channel.errors import AUTO_CREATED_RESPONSE_BYTES_MAX, PeerError
@@ -31,7 +22,7 @@ HOST = "broker.internal.example"
 
 def metadata(version: int, nodes: list[int], topics: int = 0) -> bytes:
     """A Metadata response of these brokers, with so many topics behind them."""
-    cls = RESPONSES[METADATA]
+    cls = RESPONSES[api.METADATA]
     brokers = [
         struct(cls, version, "MetadataResponseBroker", node_id=node, host=HOST, port=9092) for node in nodes
     ]
@@ -52,72 +43,72 @@ def responded(key: int, version: int, frame_bytes: bytes, *, gateway: bool = Tru
 
 @pytest.mark.parametrize("version", range(14))
 def test_metadata_names_ports_of_ours_and_in_a_sidecar_what_the_broker_said(version: int) -> None:
-    ours = responded(METADATA, version, metadata(version, [1, 2, 64]))  # the third one has no port
+    ours = responded(api.METADATA, version, metadata(version, [1, 2, 64]))  # the third one has no port
     assert [(b.node_id, b.host, b.port) for b in ours.brokers] == [
         (1, "sluice.example", 19101),
         (2, "sluice.example", 19102),
     ]
-    seen = responded(METADATA, version, metadata(version, [1, 64]), gateway=False)
+    seen = responded(api.METADATA, version, metadata(version, [1, 64]), gateway=False)
     assert [(b.node_id, b.host, b.port) for b in seen.brokers] == [(1, HOST, 9092), (64, HOST, 9092)]
 
 
 def test_metadata_that_ends_before_its_brokers_do_ends_the_connection() -> None:
     talk = playbook()
-    talk.asks(0, request(METADATA, 9, size=60))
+    talk.asks(0, request(api.METADATA, 9, size=60))
     talk.broker(0, frame(b"\0\0\0\1\0\0\0\0\0\x09"), Ends("malformed"))
 
 
 @pytest.mark.parametrize("version", range(7))
 def test_coordinator_is_at_a_port_of_ours(version: int) -> None:
-    cls = RESPONSES[FIND_COORDINATOR]
+    cls = RESPONSES[api.FIND_COORDINATOR]
     if version >= 4:
         found = struct(cls, version, "Coordinator", key="g", node_id=2, host=HOST, port=9092, error_code=0)
         message = cls(version=version, coordinators=[found])
     else:
         message = cls(version=version, node_id=2, host=HOST, port=9092, error_code=0)
-    seen = responded(FIND_COORDINATOR, version, framed(message, correlation_id=1))
+    seen = responded(api.FIND_COORDINATOR, version, framed(message, correlation_id=1))
     seen = seen.coordinators[0] if version >= 4 else seen
     assert (seen.node_id, seen.host, seen.port) == (2, "sluice.example", 19102)
 
 
 @pytest.mark.parametrize("version", range(3))
 def test_described_cluster_names_ports_of_ours(version: int) -> None:
-    cls = RESPONSES[DESCRIBE_CLUSTER]
+    cls = RESPONSES[api.DESCRIBE_CLUSTER]
     broker = struct(cls, version, "DescribeClusterBroker", broker_id=2, host=HOST, port=9092)
     message = cls(version=version, brokers=[broker], error_code=0)
-    seen = responded(DESCRIBE_CLUSTER, version, framed(message, correlation_id=1))
+    seen = responded(api.DESCRIBE_CLUSTER, version, framed(message, correlation_id=1))
     assert [(b.broker_id, b.host, b.port) for b in seen.brokers] == [(2, "sluice.example", 19102)]
 
 
 @pytest.mark.parametrize("gateway", [True, False])
 def test_api_versions_are_cut_to_what_is_served(gateway: bool) -> None:
-    cls = RESPONSES[API_VERSIONS]
+    cls = RESPONSES[api.API_VERSIONS]
     keys = [
         struct(cls, 3, "ApiVersion", api_key=key, min_version=0, max_version=newest)
         for key, newest in ((0, 99), (3, 4), (4000, 1))
     ]
     message = cls(version=3, error_code=0, api_keys=keys)
-    seen = responded(API_VERSIONS, 3, framed(message, correlation_id=1), gateway=gateway)
-    assert [(k.api_key, k.max_version) for k in seen.api_keys] == [(0, MAX_VERSION[0]), (3, 4)]
+    seen = responded(api.API_VERSIONS, 3, framed(message, correlation_id=1), gateway=gateway)
+    assert [(k.api_key, k.max_version) for k in seen.api_keys] == [(0, api.MAX_VERSION[0]), (3, 4)]
 
 
 def test_api_versions_of_a_version_the_broker_does_not_know_stay_version_0() -> None:
     talk = playbook()
     talk.asks(0, api_versions(99))
-    cls = RESPONSES[API_VERSIONS]
+    cls = RESPONSES[api.API_VERSIONS]
     keys = [struct(cls, 0, "ApiVersion", api_key=18, min_version=0, max_version=4)]
     refused = framed(cls(version=0, error_code=35, api_keys=keys), correlation_id=1)
     talk.broker(0, refused, Insert(refused), Drop(len(refused)))
 
 
-@pytest.mark.parametrize("key", [METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER])
+@pytest.mark.parametrize("key", [api.METADATA, api.FIND_COORDINATOR, api.DESCRIBE_CLUSTER])
 def test_sidecar_passes_unknown_versions(key: int) -> None:
     playbook(gateway=False).asks(0, request(key, 99, size=60))
 
 
 def test_next_response_follows_a_rewritten_one() -> None:
     talk = playbook()
-    talk.asks(0, request(METADATA, 9, size=60) + request(2, 7, size=60, correlation_id=2))
+    talk.asks(0, request(api.METADATA, 9, size=60) + request(2, 7, size=60, correlation_id=2))
     whole = metadata(9, [64])
     following = frame(b"\0\0\0\2" + bytes(10))
     _, dropped, passed = talk.orders("broker", 0, whole + following)
@@ -127,7 +118,7 @@ def test_next_response_follows_a_rewritten_one() -> None:
 
 def test_rest_of_a_rewritten_response_passes_unseen() -> None:
     talk = playbook()
-    talk.asks(0, request(METADATA, 9, size=60))
+    talk.asks(0, request(api.METADATA, 9, size=60))
     whole = metadata(9, [64], topics=50)
     empty = metadata(9, [], topics=50)
     # All up to the array of brokers, which is empty now: length, correlation id, tags, throttle time, count.
@@ -144,10 +135,10 @@ TOLD = {"listeners": "PLAINTEXT://10.0.0.1:9092", "log.dirs": "/data"}
 
 def asked(kind: int, version: int = 4) -> bytes:
     resource = struct(
-        REQUESTS[DESCRIBE_CONFIGS], version, "DescribeConfigsResource", resource_type=kind, resource_name="1",
+        REQUESTS[api.DESCRIBE_CONFIGS], version, "DescribeConfigsResource", resource_type=kind, resource_name="1",
         configuration_keys=None,
     )  # fmt: skip
-    return framed(REQUESTS[DESCRIBE_CONFIGS][version](resources=[resource]), client_id="a")
+    return framed(REQUESTS[api.DESCRIBE_CONFIGS][version](resources=[resource]), client_id="a")
 
 
 def test_gateway_hides_a_brokers_addresses() -> None:
@@ -167,7 +158,7 @@ def test_other_config_requests_pass(kind: int, gateway: bool) -> None:
 @pytest.mark.parametrize("gateway", [True, False])
 def test_gateway_hides_voters_listeners(gateway: bool) -> None:
     talk = playbook(gateway=gateway)
-    talk.asks(0, request(DESCRIBE_QUORUM, 2, size=60, correlation_id=7))
+    talk.asks(0, request(api.DESCRIBE_QUORUM, 2, size=60, correlation_id=7))
     before = quorum("10.0.0.1")
     if gateway:
         talk.broker(0, before, Insert(quorum(None)), Drop(len(before)))
@@ -178,9 +169,9 @@ def test_gateway_hides_voters_listeners(gateway: bool) -> None:
 @pytest.mark.parametrize(
     ("asked", "cause"),
     [
-        (request(DESCRIBE_CONFIGS, 9, size=60), "unsupported_version"),
-        (request(DESCRIBE_QUORUM, 9, size=60), "unsupported_version"),
-        (request(DESCRIBE_CONFIGS, 4, b"\5\2\2"), "malformed"),
+        (request(api.DESCRIBE_CONFIGS, 9, size=60), "unsupported_version"),
+        (request(api.DESCRIBE_QUORUM, 9, size=60), "unsupported_version"),
+        (request(api.DESCRIBE_CONFIGS, 4, b"\5\2\2"), "malformed"),
     ],
 )
 def test_request_that_cannot_be_read_ends_a_gateways_connection(asked: bytes, cause: str) -> None:
@@ -204,10 +195,10 @@ def ask(
     if names is not None:
         topics = []
         for name in names:
-            topic = struct(REQUESTS[METADATA], version, "MetadataRequestTopic")
+            topic = struct(REQUESTS[api.METADATA], version, "MetadataRequestTopic")
             topic.name = name
             topics.append(topic)
-    message = REQUESTS[METADATA][version](topics=topics)
+    message = REQUESTS[api.METADATA][version](topics=topics)
     if version >= 4:
         message.allow_auto_topic_creation = creates
     return framed(message, correlation_id, "a")
@@ -229,7 +220,7 @@ def see(talk: Playbook, asked: bytes, responded: bytes) -> None:
 
 def spend(talk: Playbook, partitions: int) -> None:
     """Create a topic on purpose."""
-    said = mutation_response(CREATE_TOPICS, 7, [("t", 0)], partitions=partitions)
+    said = mutation_response(api.CREATE_TOPICS, 7, [("t", 0)], partitions=partitions)
     see(talk, create(7, {"t": partitions}), said)
 
 
@@ -287,7 +278,7 @@ def test_over_the_quota_the_request_creates_nothing() -> None:
     spend(talk, 50)
     denied = ask(["u"], creates=False)
     talk.client(0, ask(["u"]), Pass(denied))
-    assert decoded(REQUESTS[METADATA], VERSION, denied).allow_auto_topic_creation is False
+    assert decoded(REQUESTS[api.METADATA], VERSION, denied).allow_auto_topic_creation is False
     talk.responds(0, sizes(VERSION, {"u": 0}))
     assert talk.stats.topics_rejected == {"Metadata": 1}
     talk.asks(15_000, ask(["u"]))  # -30 + 15 s · 2
