@@ -29,7 +29,6 @@ from tests.support.frames import (
 )
 from tests.support.playbook import (
     Drop,
-    Ends,
     Insert,
     More,
     Pass,
@@ -125,26 +124,42 @@ PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
 
 
 def engine(
-    *topics: Name, key: str = PRODUCE, options: EngineOptions | None = None, producer: float | None = None
+    *topics: Name,
+    key: str = PRODUCE,
+    options: EngineOptions | None = None,
+    producer: float | None = None,
+    ids: bool = True,
 ) -> Engine:
+    """An engine that limits these topics to 1,000 bytes/s; with `ids` it knows the name of the topic "t"."""
     entries = {Entity(topic=topic): {key: 1000.0} for topic in topics or ("t",)}
-    return Engine(options or EngineOptions(), Definitions(entries, StaticQuotas(producer_default=producer)))
+    made = Engine(options or EngineOptions(), Definitions(entries, StaticQuotas(producer_default=producer)))
+    if ids:
+        made.topics.names.learn(topic_id("t"), "t")
+    return made
 
 
 def limited(quotas: Engine | None = None, *, gateway: bool = True) -> Playbook:
     return playbook(engine() if quotas is None else quotas, gateway=gateway)
 
 
-def test_produce_over_the_topics_quota_passes_and_mutes() -> None:
-    talk = limited()
-    asked = produce_to(9, OVER)
-    talk.client(0, asked, Pass(asked), Wait(2000))
-    talk.broker(
-        40,
-        produce_response(9),
-        Insert(with_throttle_time(produce_response(9), 10, 1960)),
-        Drop(len(produce_response(9))),
-    )
+def fetching(asked: bytes, *, gateway: bool = False) -> Playbook:
+    """A dialogue in which a Fetch, whose topics are limited, is with the broker."""
+    talk = limited(engine(key=FETCH), gateway=gateway)
+    talk.asks(0, asked)
+    return talk
+
+
+@pytest.mark.parametrize("producer", [None, 1000])
+def test_produce_over_the_topics_quota_passes_and_its_response_tells_the_longer_time(
+    producer: float | None,
+) -> None:
+    talk = limited(engine(producer=producer))
+    asked, response = produce_to(9, OVER), produce_response(9)
+    # The client's quota: the frame is 12,000 bytes of the topic and 27 besides: (12,027 - 10,000) / 1,000 s.
+    until_ms = 2000 + (len(asked) - 4 - 12_000 if producer else 0)
+    talk.client(0, asked, Pass(asked), Wait(until_ms))
+    told = with_throttle_time(response, 10, until_ms - 40)
+    talk.broker(40, response, Insert(told), Drop(len(response)))
 
 
 def test_produce_to_another_topic_costs_it_nothing() -> None:
@@ -209,31 +224,11 @@ def test_mute_of_a_response_waits_for_the_request_under_way() -> None:
     talk.client(1, posted[-3:], Pass(posted[-3:]), Wait(until_ms))
 
 
-def test_response_tells_the_longer_of_two_throttle_times() -> None:
-    # The client's quota: the frame is 12,000 bytes of the topic and 27 besides: (12,027 - 10,000) / 1,000 s.
-    talk = limited(engine(producer=1000))
-    asked = produce_to(9, OVER)
-    besides = len(asked) - 4 - 12_000
-    talk.client(0, asked, Pass(asked), Wait(2000 + besides))
-    response = produce_response(9)
-    talk.broker(0, response, Insert(with_throttle_time(response, 10, 2000 + besides)), Drop(len(response)))
-
-
 @pytest.mark.parametrize("version", [0, 3, 8, 9, 12, 13])
 def test_every_version_is_charged(version: int) -> None:
-    quotas = engine()
-    quotas.topics.names.learn(topic_id("t"), "t")
-    talk = limited(quotas)
-    asked = produce_to(version, {"t": [20_000]})
-    talk.orders("client", 0, asked)
-    assert talk.mute_left_ms(0) // 1000 == 10
-
-
-def test_malformed_request_ends_the_connection() -> None:
     talk = limited()
-    asked = bytearray(produce_to(9, {"t": [100]}))
-    asked[-104] = 120  # records longer than the frame
-    talk.client(0, bytes(asked), Ends("malformed"))
+    talk.orders("client", 0, produce_to(version, {"t": [20_000]}))
+    assert talk.mute_left_ms(0) // 1000 == 10
 
 
 def test_held_request_is_charged_once_it_passes() -> None:
@@ -248,7 +243,7 @@ def test_held_request_is_charged_once_it_passes() -> None:
 
 
 def test_unknown_id_is_asked_for_and_charged_when_its_name_is_known() -> None:
-    quotas = engine()
+    quotas = engine(ids=False)
     talk = limited(quotas)
     asked = produce_to(13, OVER)
     size = 16 + 1 + 4 + 2 + 11_989 + 2
@@ -272,7 +267,7 @@ def test_unknown_ids_count_against_the_default_topics_limit_together() -> None:
 
 def test_ids_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_quotas, "UNNAMED_MAX", 1)
-    talk = limited(engine())
+    talk = limited(engine(ids=False))
     talk.orders("client", 0, produce_to(13, {"a": [6000], "b": [6000]}))
     assert talk.stats.topic_bytes_uncharged == 16 + 1 + 4 + 2 + 6000 + 2
 
@@ -289,12 +284,9 @@ def spoken(talk: Playbook, who: str, data: bytes) -> bytes:
 
 
 def test_one_fetch_at_a_time_is_with_the_broker_where_topics_are_limited() -> None:
-    quotas = engine(key=FETCH)
-    talk = limited(quotas, gateway=False)
+    talk = limited(engine(key=FETCH), gateway=False)
     asked = fetch(11)
     talk.client(0, asked * 3, Pass(asked), Wait(0))
-    talk.responds(0, fetched_from(11, OVER))
-    assert 2000 < talk.mute_left_ms(0) < 2100
 
 
 JUNK: dict[str, list[int]] = {f"junk-{index}": [] for index in range(1000)}
@@ -302,18 +294,14 @@ JUNK: dict[str, list[int]] = {f"junk-{index}": [] for index in range(1000)}
 
 @pytest.mark.parametrize("version", [3, 9, 13])
 def test_thousand_topics_in_front_leave_none_uncharged(version: int) -> None:
-    quotas = engine()
-    quotas.topics.names.learn(topic_id("t"), "t")
-    talk = limited(quotas)
+    talk = limited()
     asked = produce_to(version, JUNK | OVER)
     assert spoken(talk, "client", asked) == asked
     assert 2000 <= talk.mute_left_ms(0) <= 2014
 
 
 def test_thousand_topics_in_front_of_a_response_leave_none_uncharged() -> None:
-    quotas = engine(key=FETCH)
-    talk = limited(quotas, gateway=False)
-    talk.asks(0, fetch(11))
+    talk = fetching(fetch(11))
     response = fetched_from(11, JUNK | OVER)
     assert spoken(talk, "broker", response) == response
     assert 2000 < talk.mute_left_ms(0) < 2100
@@ -340,23 +328,17 @@ def test_longest_name_of_a_topic_is_charged() -> None:
 @pytest.mark.parametrize("gateway", [True, False])
 @pytest.mark.parametrize("version", [4, 11, 12, 13, 16, 18])
 def test_fetch_response_over_the_topics_quota_passes_and_mutes(version: int, gateway: bool) -> None:
-    quotas = engine(key=FETCH)
-    quotas.topics.names.learn(topic_id("t"), "t")
-    talk = limited(quotas, gateway=gateway)
-    asked, response = fetch(version), fetched_from(version, {"t": [12_000], "other": [9000]})
-    talk.asks(0, asked)
-    talk.responds(0, response)
+    talk = fetching(fetch(version), gateway=gateway)
+    talk.responds(0, fetched_from(version, {"t": [12_000], "other": [9000]}))
     assert talk.signalled
     # What is not records: name or id, counts, one partition's fields.
     assert 2000 < talk.mute_left_ms(0) < 2100
-    again = fetch(version, correlation_id=2)
-    talk.client(0, again, Wait(talk.mute_left_ms(0)))
+    talk.client(0, fetch(version, correlation_id=2), Wait(talk.mute_left_ms(0)))
 
 
 def test_fetch_response_that_comes_in_pieces_is_charged_at_its_end() -> None:
-    talk = limited(engine(key=FETCH), gateway=False)
-    asked, response = fetch(12), fetched_from(12, {"t": [12_000]})
-    talk.asks(0, asked)
+    talk = fetching(fetch(12))
+    response = fetched_from(12, {"t": [12_000]})
     talk.broker(0, response[:100], Pass(response[:100]), Passthrough(len(response) - 100 - 3))
     assert not talk.mute_left_ms(0)
     talk.passthrough("broker", 0, len(response) - 100 - 3)
@@ -365,27 +347,23 @@ def test_fetch_response_that_comes_in_pieces_is_charged_at_its_end() -> None:
 
 
 def test_share_fetch_is_charged_too() -> None:
-    quotas = engine(key=FETCH)
-    quotas.topics.names.learn(topic_id("t"), "t")
-    talk = limited(quotas, gateway=False)
     asked = request(SHARE_FETCH, 1, share_fetch(UUID(bytes=topic_id("t")), [0], version=1))
     # Throttle time, error, no message, lock timeout; one topic, one partition: index, error, no message twice, leader.
     body = struct.pack(">ixihxi", 1, 0, 0, 0) + b"\2" + topic_id("t") + b"\2"
     body += struct.pack(">ihxhxiix", 0, 0, 0, 0, 0) + bytes((0xE1, 0x5D)) + bytes(12_000)
     body += b"\1" + b"\0" + b"\0" + b"\1" + b"\0"  # acquired ranges, tags of both, endpoints, tags
-    talk.asks(0, asked)
+    talk = fetching(asked)
     talk.client(0, asked, Wait(0))  # one at a time, since only its response tells whose bytes it holds
     talk.responds(0, frame(body))
     assert 2000 < talk.mute_left_ms(0) < 2100
 
 
 def test_raised_quota_frees_a_muted_channel() -> None:
-    quotas = engine()
-    talk = limited(quotas)
-    asked = produce_to(9, OVER)
-    talk.client(0, asked, Pass(asked), Wait(2000))
-    quotas.definitions.put(Entity(topic="t"), {PRODUCE: 5000})
-    quotas.update(quotas.options, quotas.definitions, 10)
+    talk = limited()
+    talk.orders("client", 0, produce_to(9, OVER))
+    assert talk.mute_left_ms(10) == 2000 - 10
+    talk.engine.definitions.put(Entity(topic="t"), {PRODUCE: 5000})
+    talk.engine.update(talk.engine.options, talk.engine.definitions, 10)
     talk.channel.reconsider()
     assert not talk.mute_left_ms(10)
 
@@ -397,52 +375,39 @@ def test_without_a_topic_quota_nothing_is_walked() -> None:
 
 
 # The rate of a user's connections: 1/s, 11 windows of 1 s, so the twelfth waits a second.
+HEARTBEAT, HELLO = heartbeat(), request(18, 0, size=20)
 
 
-def connected(quotas: Engine, user: str = "u") -> Playbook:
-    return playbook(quotas, user=user)
-
-
-def crowded(user: Name = "u", **more: Any) -> Engine:
-    return engine_with({Entity(user): {"connection_creation_rate": 1}}, **more)
+def crowded(
+    user: Name = "u", connected: str = "u", times: int = 11, sent: bytes = HEARTBEAT, **more: Any
+) -> Playbook:
+    """A user's further connection, after so many that each sent this."""
+    quotas = engine_with({Entity(user): {"connection_creation_rate": 1}}, **more)
+    for _ in range(times):
+        playbook(quotas, user=connected).asks(0, sent)
+    return playbook(quotas, user=connected)
 
 
 def test_first_request_over_the_connection_rate_waits() -> None:
-    quotas = crowded()
-    asked = heartbeat()
-    for _ in range(11):
-        connected(quotas).asks(0, asked)
-    late = connected(quotas)
-    late.client(0, asked, Wait(1000))
-    late.client(1000, b"", Pass(asked))
-    assert late.stats.connections_throttled == 1
-    late.asks(1000, asked)
+    talk = crowded()
+    talk.client(0, HEARTBEAT, Wait(1000))
+    talk.client(1000, b"", Pass(HEARTBEAT))
+    assert talk.stats.connections_throttled == 1
+    talk.asks(1000, HEARTBEAT)
 
 
 def test_connection_of_api_versions_alone_is_not_counted() -> None:
-    quotas = crowded("ANONYMOUS")
-    hello = request(18, 0, size=20)
-    for _ in range(20):
-        connected(quotas, "ANONYMOUS").asks(0, hello)
-    asked = heartbeat()
-    talk = connected(quotas, "ANONYMOUS")
+    talk = crowded("ANONYMOUS", "ANONYMOUS", times=20, sent=HELLO)
     for _ in range(11):
-        connected(quotas, "ANONYMOUS").asks(0, hello + asked)
-    talk.client(0, hello + asked, Pass(hello), Wait(1000))
+        playbook(talk.engine, user="ANONYMOUS").asks(0, HELLO + HEARTBEAT)
+    talk.client(0, HELLO + HEARTBEAT, Pass(HELLO), Wait(1000))
 
 
 def test_anonymous_is_not_the_default_user() -> None:
-    quotas = crowded(DEFAULT)
-    asked = heartbeat()
-    for _ in range(20):
-        connected(quotas, "ANONYMOUS").asks(0, asked)
+    crowded(DEFAULT, "ANONYMOUS", times=20)
 
 
 def test_observed_connection_does_not_wait() -> None:
-    quotas = crowded(mode="observe")
-    asked = heartbeat()
-    for _ in range(11):
-        connected(quotas).asks(0, asked)
-    talk = connected(quotas)
-    talk.asks(0, asked)
+    talk = crowded(mode="observe")
+    talk.asks(0, HEARTBEAT)
     assert talk.stats.connections_would_throttle == 1
