@@ -1,31 +1,17 @@
 """Reassignments on a channel: asked of the shell, sent on in the caller's name, listed as asked for (KIP-435)."""
 
-from dataclasses import replace
-
 import pytest
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS, API_VERSIONS, LIST_PARTITION_REASSIGNMENTS
 from protocol.messages import reassignments
-from protocol.messages import reassignments as alter_reassignments
 from protocol.messages.reassignments import AlterRequest, Ongoing, Reassignments, Stepping
-from proxy.channel import Channel, Forward, OngoingMoves, Question, ShownMove
+from proxy.channel import Forward, OngoingMoves, Question, ShownMove
 from tests.support.frames import frame, request
-from tests.support.playbook import (
-    FRAME_BYTES_MAX,
-    Drop,
-    Ends,
-    Insert,
-    More,
-    Pass,
-    Playbook,
-    Wait,
-    channel_machine,
-    playbook,
-)
+from tests.support.playbook import Drop, Ends, Insert, More, Pass, Playbook, Wait, playbook
 from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct
 
 ASKED = AlterRequest(60_000, True, [(("t", 0), (3, 4))])
-FIELDS = alter_reassignments.request_body(ASKED, 1)
+FIELDS = reassignments.request_body(ASKED, 1)
 ALTER = request(ALTER_PARTITION_REASSIGNMENTS, 1, FIELDS, correlation_id=2)
 SENT = request(ALTER_PARTITION_REASSIGNMENTS, 1, b"the first step", correlation_id=2)
 SAID = frame(b"\0\0\0\2\0what the broker says")
@@ -42,22 +28,11 @@ STEP = Ongoing((3, 1, 2), (3,), (2,))
 FOREIGN = Ongoing((7, 8), (7,), (8,))
 
 
-def talking(*, user: str = "bob", sasl: bool = False, shown: OngoingMoves | None = None) -> Playbook:
-    state = channel_machine()
-    settings = replace(
-        state.settings,
-        user=user,
-        sasl=sasl,
-        frame_bytes_max=FRAME_BYTES_MAX,
-        reassignments=OngoingMoves() if shown is None else shown,
-    )
-    return Playbook(Channel(settings, state.engine, state.sessions, state.stats))
-
-
-def showing(*keys: tuple[str, int]) -> OngoingMoves:
+def talking(*keys: tuple[str, int], user: str = "bob", sasl: bool = False) -> Playbook:
+    """A dialogue in a mode with batches, where moves of these partitions are under way."""
     shown = OngoingMoves()
     shown.moves = dict.fromkeys(keys, MOVE)
-    return shown
+    return playbook(user=user, sasl=sasl, reassignments=shown)
 
 
 def question(talk: Playbook) -> Question:
@@ -66,25 +41,34 @@ def question(talk: Playbook) -> Question:
     return found
 
 
+def asked(before: bytes = b"", after: bytes = b"") -> Playbook:
+    """A dialogue in which the shell judges a request."""
+    talk = talking()
+    passed = (Pass(before),) if before else ()
+    talk.client(0, before + ALTER + after, *passed, Drop(len(ALTER)), FULL)
+    assert question(talk).frame == ALTER
+    return talk
+
+
+def forwarded(talk: Playbook, plan: object = None) -> Playbook:
+    """The same, where the shell has the broker judge a request of its own."""
+    talk.channel.responded(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, plan))
+    talk.client(1, b"", Insert(SENT), FULL)
+    return talk
+
+
 def test_request_is_judged_by_the_shell_then_by_the_broker() -> None:
     talk = talking()
     talk.client(0, ALTER + LATER, Drop(len(ALTER)), FULL)
-    asked = question(talk)
-    assert asked == Question(
-        ALTER_PARTITION_REASSIGNMENTS, 1, 2, ALTER, len(ALTER) - len(FIELDS), "bob", trusted=False
-    )
-    forward = Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, "plan")
-    talk.channel.responded(forward)
-    talk.client(1, b"", Insert(SENT), FULL)
-    talk.broker(2, SAID, Drop(len(SAID)))
+    key = ALTER_PARTITION_REASSIGNMENTS
+    assert question(talk) == Question(key, 1, 2, ALTER, len(ALTER) - len(FIELDS), "bob", trusted=False)
+    forwarded(talk, "plan")
+    talk.broker(2, SAID[:-1], More(len(SAID)))
+    assert talk.channel.requests.take_signal() is None
+    talk.broker(2, SAID[-1:], Drop(len(SAID)))
     assert talk.signalled
     said = question(talk)
-    assert (said.frame, said.plan, said.api_key, said.correlation_id) == (
-        SAID,
-        "plan",
-        ALTER_PARTITION_REASSIGNMENTS,
-        2,
-    )
+    assert (said.frame, said.plan, said.api_key, said.correlation_id) == (SAID, "plan", key, 2)
     talk.client(3, b"", FULL)
     talk.channel.responded(RESPONSE)
     talk.broker(4, b"", Insert(RESPONSE))
@@ -92,34 +76,15 @@ def test_request_is_judged_by_the_shell_then_by_the_broker() -> None:
 
 
 def test_responses_owed_before_come_before_the_brokers() -> None:
-    talk = talking()
-    talk.client(0, PLAIN + ALTER, Pass(PLAIN), Drop(len(ALTER)), FULL)
-    question(talk)
-    talk.channel.responded(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
-    talk.client(1, b"", Insert(SENT), FULL)
+    talk = forwarded(asked(PLAIN))
     first = frame(b"\0\0\0\1first")
     talk.broker(2, first + SAID, Pass(first), Drop(len(SAID)))
 
 
-def test_brokers_response_is_kept_until_it_is_whole() -> None:
-    talk = talking()
-    talk.client(0, ALTER, Drop(len(ALTER)), FULL)
-    question(talk)
-    talk.channel.responded(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
-    talk.client(1, b"", Insert(SENT), FULL)
-    talk.broker(2, SAID[:-1], More(len(SAID)))
-    assert talk.channel.requests.take_signal() is None
-    talk.broker(3, SAID[-1:], Drop(len(SAID)))
-    assert question(talk).frame == SAID
-
-
 def test_channel_that_is_to_end_asks_the_broker_first() -> None:
-    talk = talking()
-    talk.client(0, ALTER, Drop(len(ALTER)), FULL)
-    question(talk)
+    talk = asked()
     talk.channel.end_intake()
-    talk.channel.responded(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
-    talk.client(1, b"", Insert(SENT), FULL)
+    forwarded(talk)
     talk.broker(2, SAID, Drop(len(SAID)))
     question(talk)
     assert not talk.channel.idle()
@@ -129,9 +94,7 @@ def test_channel_that_is_to_end_asks_the_broker_first() -> None:
 
 
 def test_response_without_a_broker_is_given_too() -> None:
-    talk = talking()
-    talk.client(0, ALTER, Drop(len(ALTER)), FULL)
-    question(talk)
+    talk = asked()
     talk.channel.responded(RESPONSE)
     talk.broker(1, b"", Insert(RESPONSE))
     assert talk.channel.idle()
@@ -151,15 +114,19 @@ def test_requests_before_the_login_end_the_connection() -> None:
     assert talk.channel.requests.take_signal() is None
 
 
-@pytest.mark.parametrize("key", [ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS])
-@pytest.mark.parametrize("version", [2, -1])
-def test_unknown_version_ends_the_connection(key: int, version: int) -> None:
-    talking().client(0, request(key, version), Ends("unsupported_version"))
-
-
-def test_malformed_list_ends_the_connection() -> None:
-    asked = request(LIST_PARTITION_REASSIGNMENTS, 0, b"\0\0")
-    talking().client(0, asked, Ends("malformed"))
+@pytest.mark.parametrize(
+    ("asked", "cause"),
+    [
+        *(
+            (request(key, version), "unsupported_version")
+            for key in (ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS)
+            for version in (2, -1)
+        ),
+        (request(LIST_PARTITION_REASSIGNMENTS, 0, b"\0\0"), "malformed"),
+    ],
+)
+def test_request_that_cannot_be_read_ends_the_connection(asked: bytes, cause: str) -> None:
+    talking().client(0, asked, Ends(cause))
 
 
 def listed(**ongoing: Ongoing) -> bytes:
@@ -168,7 +135,7 @@ def listed(**ongoing: Ongoing) -> bytes:
 
 
 def test_list_shows_the_move_in_place_of_its_step() -> None:
-    talk = talking(shown=showing(("t", 0), ("waits", 0)))
+    talk = talking(("t", 0), ("waits", 0))
     talk.asks(0, LIST[0])
     response = listed(foreign=FOREIGN, t=STEP)
     told = listed(foreign=FOREIGN, t=MOVE.ongoing, waits=MOVE.ongoing)
@@ -176,7 +143,7 @@ def test_list_shows_the_move_in_place_of_its_step() -> None:
 
 
 def test_list_of_version_1_has_the_batch_behind() -> None:
-    talk = talking(shown=showing(("t", 0)))
+    talk = talking(("t", 0))
     talk.client(0, LIST[1], Insert(LIST[0]), Drop(len(LIST[1])))
     response = listed(t=STEP)
     found = Reassignments(0, 0, None, {("t", 0): MOVE.ongoing})
@@ -185,7 +152,7 @@ def test_list_of_version_1_has_the_batch_behind() -> None:
 
 
 def test_list_shows_no_more_than_was_asked_for() -> None:
-    talk = talking(shown=showing(("t", 0), ("t", 1), ("other", 0)))
+    talk = talking(("t", 0), ("t", 1), ("other", 0))
     topic = b"\2t\2" + (1).to_bytes(4, "big") + b"\0"
     talk.asks(0, request(LIST_PARTITION_REASSIGNMENTS, 0, bytes(4) + b"\2" + topic + b"\0", correlation_id=5))
     response = listed()
@@ -201,7 +168,7 @@ def test_list_without_moves_passes() -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_client_without_the_right_to_list_gets_the_error_alone(version: int) -> None:
-    talk = talking(shown=showing(("t", 0)))
+    talk = talking(("t", 0))
     refused = Reassignments(0, 31, "Cluster authorization failed.", {})
     response = reassignments.write_list_response(refused, 5)
     if version:
@@ -228,14 +195,11 @@ def test_version_1_of_the_list_is_offered_where_there_are_batches(batches: bool)
 
 
 def test_shell_may_ask_the_broker_more_than_once() -> None:
-    talk = talking()
-    talk.client(0, ALTER + LATER, Drop(len(ALTER)), FULL)
+    talk = asked(after=LATER)
     for plan in ("may the caller?", "the first step"):
-        question(talk)
-        talk.channel.responded(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, plan))
-        talk.client(1, b"", Insert(SENT), FULL)
+        forwarded(talk, plan)
         talk.broker(2, SAID, Drop(len(SAID)))
-    assert question(talk).plan == "the first step"
+        assert question(talk).plan == plan
     talk.channel.responded(RESPONSE)
     talk.broker(3, b"", Insert(RESPONSE))
     talk.client(4, b"", Pass(LATER))

@@ -87,11 +87,14 @@ def sidecar(rate: float = 1000, **options: Any) -> Playbook:
     return playbook(consumer_default=rate, gateway=False, options=EngineOptions(**options))
 
 
-def muted(talk: Playbook, until_ms: int = 2000) -> None:
-    """One response of 12,000 B: 12 s - 10 s = 2 s."""
+def muted(**options: Any) -> Playbook:
+    """A sidecar's dialogue with one response of 12,000 B behind it: 12 s - 10 s = 2 s."""
+    talk = sidecar(**options)
     sent = asked()
     talk.client(0, sent, Pass(limited_to(sent, 10_000)))
-    talk.broker(0, response(12_001), Pass(with_throttle_time(response(12_001), THROTTLE_AT, until_ms)))
+    # The header's empty tag section is not counted.
+    talk.broker(0, response(12_001), Pass(with_throttle_time(response(12_001), THROTTLE_AT, 2000)))
+    return talk
 
 
 @pytest.mark.parametrize(("key", "version"), [(SHARE_FETCH, 1), (SHARE_FETCH, 2), (SHARE_ACKNOWLEDGE, 2)])
@@ -105,28 +108,17 @@ def test_addresses_are_ours(key: int, version: int) -> None:
 
 
 @pytest.mark.parametrize("key", [SHARE_FETCH, SHARE_ACKNOWLEDGE])
-def test_sidecar_passes_the_response_untouched(key: int) -> None:
-    talk = playbook(gateway=False)
-    talk.asks(0, request(key, 2, size=60))
-    talk.responds(0, share_response(key, 2))
+def test_sidecar_passes_the_response_untouched_and_acknowledgements_cost_nothing(key: int) -> None:
+    talk = sidecar(1000) if key == SHARE_ACKNOWLEDGE else playbook(gateway=False)
+    talk.asks(0, request(key, 2, size=60))  # no fields at all: a client without a quota is not looked at
+    talk.responds(0, share_response(key, 2, 12_001))
 
 
 def test_response_over_the_quota_tells_the_time_and_mutes() -> None:
-    talk = sidecar()
-    muted(talk)  # without the header's empty tag section 12,000 B: 2 s
-    talk.client(0, request(LIST_OFFSETS, 7, size=60), Wait(2000))
-
-
-def test_acknowledgement_costs_nothing() -> None:
-    talk = playbook(consumer_default=1000, gateway=False)
-    talk.asks(0, request(SHARE_ACKNOWLEDGE, 2, size=60))
-    talk.responds(0, share_response(SHARE_ACKNOWLEDGE, 2, 12_001))
-
-
-def test_cut_head_is_kept_until_the_throttle_time_is_there() -> None:
-    talk = playbook(gateway=False)
-    talk.asks(0, request(SHARE_FETCH, 2, size=60))
-    talk.broker(0, share_response(SHARE_FETCH, 2)[:10], More(min(len(share_response(SHARE_FETCH, 2)), 84)))
+    talk = muted()
+    sent = request(LIST_OFFSETS, 7, size=60, correlation_id=2)
+    talk.client(500, sent + acknowledge(3), Wait(2000))
+    talk.client(2000, b"", Pass(sent + acknowledge(3)))
 
 
 def test_rest_of_a_charged_response_passes_unseen() -> None:
@@ -142,12 +134,6 @@ def test_response_without_a_throttle_time_ends_the_connection() -> None:
     talk.broker(0, frame(struct.pack(">ixh", 1, 0)), Ends("malformed"))
 
 
-def test_max_bytes_are_cut_to_what_the_windows_hold() -> None:
-    talk = sidecar()
-    sent = asked(max_bytes=50_000_000, min_bytes=1)
-    talk.client(0, sent, Pass(limited_to(sent, 10_000)))
-
-
 def test_max_bytes_and_min_bytes_are_cut_together() -> None:
     talk = sidecar()
     sent = asked(max_bytes=50_000_000, min_bytes=20_000)
@@ -156,15 +142,8 @@ def test_max_bytes_and_min_bytes_are_cut_together() -> None:
     talk.client(0, sent, Pass(bytes(cut)))
 
 
-def test_client_without_a_quota_is_not_looked_at() -> None:
-    talk = playbook(gateway=False)
-    sent = request(SHARE_FETCH, 2, size=60)  # no fields at all
-    talk.asks(0, sent * 2)
-
-
 def test_share_fetch_over_the_quota_waits_at_its_header_until_its_slot() -> None:
-    talk = sidecar()
-    muted(talk)
+    talk = muted()
     sent = asked(correlation_id=2)
     talk.client(0, sent, Wait(2000))
     # Taken for one of 12,000 B again: over until the sample at 0 is gone, at 11,000 ms.
@@ -173,8 +152,7 @@ def test_share_fetch_over_the_quota_waits_at_its_header_until_its_slot() -> None
 
 
 def test_hold_ends_with_the_longest_mute_and_the_request_passes_without_room() -> None:
-    talk = sidecar(mute_seconds_max=3)
-    muted(talk)
+    talk = muted(mute_seconds_max=3)
     sent = asked(correlation_id=2)
     talk.client(2000, sent, Wait(5000, held=True))
     talk.client(5000, b"", Pass(without_room(sent)))
@@ -184,15 +162,13 @@ def test_hold_ends_with_the_longest_mute_and_the_request_passes_without_room() -
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_acknowledgements_over_the_quota_pass_without_room_for_records(version: int) -> None:
-    talk = sidecar()
-    muted(talk)
+    talk = muted()
     sent = acknowledging(2, version=version)
     talk.client(2000, sent, Pass(without_room(sent)))
 
 
 def test_acknowledgements_pass_a_mute() -> None:
-    talk = sidecar()
-    muted(talk)
+    talk = muted()
     talk.client(500, b"")  # nothing waits: what comes is to be looked at
     sent = acknowledging(2)
     talk.client(500, sent[:9], More(14))
@@ -200,14 +176,6 @@ def test_acknowledgements_pass_a_mute() -> None:
     talk.client(500, sent[20:], Pass(without_room(sent)))
     talk.asks(500, acknowledge(3))
     talk.client(500, asked(correlation_id=4), Wait(2000))
-
-
-def test_other_requests_wait_for_the_end_of_the_mute() -> None:
-    talk = sidecar()
-    muted(talk)
-    sent = request(LIST_OFFSETS, 7, size=60, correlation_id=2)
-    talk.client(500, sent + acknowledge(3), Wait(2000))
-    talk.client(2000, b"", Pass(sent + acknowledge(3)))
 
 
 def test_acknowledgements_wait_for_a_mute_of_the_request_quota() -> None:
@@ -222,8 +190,7 @@ def test_acknowledgements_wait_for_a_mute_of_the_request_quota() -> None:
 
 @pytest.mark.parametrize("fields", [{"epoch": -1}, {"renews": 1}])
 def test_end_of_a_session_and_a_renewal_pass_without_room(fields: dict[str, int]) -> None:
-    talk = sidecar()
-    muted(talk)
+    talk = muted()
     sent = asked(correlation_id=2, epoch=fields.get("epoch", 1))
     if "renews" in fields:
         at = sent.index(b"\2g\2m") + 4 + 25
@@ -232,18 +199,15 @@ def test_end_of_a_session_and_a_renewal_pass_without_room(fields: dict[str, int]
 
 
 def test_acknowledgements_are_found_behind_many_partitions_without_any() -> None:
-    talk = sidecar()
-    muted(talk)
+    talk = muted()
     sent = asked({5000: [(0, 1)]}, range(5001), correlation_id=2)
     talk.client(500, sent, Pass(without_room(sent)))
 
 
 def test_more_partitions_than_are_looked_at_pass_without_room() -> None:
-    talk = sidecar()
-    muted(talk)
+    talk = muted()
     talk.client(500, asked(partitions=range(PARTITIONS_MAX - 1), correlation_id=2), Wait(2000))
-    talk = sidecar()
-    muted(talk)
+    talk = muted()
     sent = asked(partitions=range(PARTITIONS_MAX), correlation_id=2)
     talk.client(500, sent, Pass(without_room(sent)))
 
@@ -265,27 +229,29 @@ def test_acknowledgements_behind_a_share_fetch_pass_without_room() -> None:
 
 
 def test_repeated_acknowledgements_pass_without_room_for_records() -> None:
-    talk = sidecar()
-    muted(talk)
+    talk = muted()
     for number in range(2, 30):
         sent = acknowledging(number)
         talk.client(number, sent, Pass(without_room(sent)))
 
 
-@pytest.mark.parametrize("sent", [acknowledging(version=1), acknowledge()])
-def test_version_0_is_not_served(sent: bytes) -> None:
-    talk = sidecar()
-    talk.client(0, sent[:6] + b"\0\0" + sent[8:], Ends("unsupported_version"))
-
-
-def test_share_fetch_that_ends_too_early_is_malformed() -> None:
-    talk = sidecar()
-    talk.client(0, request(SHARE_FETCH, 2, b"\2g\2m" + bytes(20)), Ends("malformed"))
+@pytest.mark.parametrize(
+    ("sent", "cause"),
+    [
+        *(
+            (one[:6] + b"\0\0" + one[8:], "unsupported_version")
+            for one in (acknowledging(version=1), acknowledge())
+        ),
+        (request(SHARE_FETCH, 2, b"\2g\2m" + bytes(20)), "malformed"),
+    ],
+    ids=["version 0", "version 0 of an acknowledgement", "ends too early"],
+)
+def test_request_that_cannot_be_read_ends_the_connection(sent: bytes, cause: str) -> None:
+    sidecar().client(0, sent, Ends(cause))
 
 
 def test_raised_quota_ends_a_mute_that_nothing_waits_for() -> None:
-    talk = sidecar()
-    muted(talk)
+    talk = muted()
     engine = talk.engine
     engine.update(engine.options, Definitions(static=StaticQuotas(consumer_default=1_000_000)), 100)
     talk.channel.reconsider()
