@@ -3,8 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.playbook import Pass, Passthrough
-from tests.unit.proxy.channel.test_guard import GROUP, TOPIC, produced, stand_in, talking
+from tests.unit.proxy.channel.test_guard import GROUP, TOPIC, passed, produced, stand_in, talking
 
 OURS = (TOPIC, GROUP)
 TOPICS = st.sampled_from([*OURS, "t", "x" * len(TOPIC), f"{TOPIC}x", TOPIC[:-1], "x" * 249])
@@ -24,19 +23,6 @@ def test_no_name_of_ours_passes(requests: list[tuple[int, list[str]]], sizes: li
         for version, topics in requests
     )
     talk = talking(produced=1e9)
-    sent, left, start, turn = b"", 0, 0, 0
-    while start < len(asked):
-        piece = asked[start : start + sizes[turn % len(sizes)]]
-        start, turn = start + len(piece), turn + 1
-        skipped, piece = piece[:left], piece[left:]
-        if skipped:
-            talk.passthrough("client", 0, len(skipped))
-        sent, left = sent + skipped, left - len(skipped)
-        for order in talk.orders("client", 0, piece) if piece else ():
-            if isinstance(order, Pass):
-                sent += order.data
-            elif isinstance(order, Passthrough):
-                left = order.count
-    assert sent == wanted
+    assert passed(talk, asked, sizes) == wanted
     refused = sum(any(topic in OURS for topic in topics) for _, topics in requests)
     assert talk.stats.own_refusals == ({"Produce": refused} if refused else {})

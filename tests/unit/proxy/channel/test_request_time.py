@@ -43,6 +43,7 @@ from tests.support.playbook import (
     Passthrough,
     Playbook,
     Wait,
+    channel_machine,
     playbook,
     requests_of,
 )
@@ -504,7 +505,7 @@ def test_requests_are_timed_while_it_is_asked_for() -> None:
 
 
 def test_requests_that_are_not_timed_are_not_looked_at() -> None:
-    channel, times, looked_at = playbook().channel, RequestTimes(), []
+    channel, times, looked_at = channel_machine(), RequestTimes(), []
 
     def look(
         direction: RequestDirection,
