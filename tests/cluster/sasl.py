@@ -3,6 +3,9 @@
 SASL asks once, REAUTH again and again (KIP-368). Every user has a password that shows it is one.
 """
 
+import json
+import time
+from base64 import urlsafe_b64encode
 from typing import Final
 
 from tests.cluster.options import Listener
@@ -25,6 +28,19 @@ def password(user: str) -> str:
     return f"{user}-secret-12"
 
 
+def bearer_token(user: str, ends_in_seconds: int = 3600) -> str:
+    """Return an unsecured token of a user, as these brokers take them."""
+    now = int(time.time())
+    parts = ({"alg": "none"}, {"sub": user, "iat": now - 60, "exp": now + ends_in_seconds})
+    return "".join(f"{urlsafe_b64encode(json.dumps(part).encode()).rstrip(b'=').decode()}." for part in parts)
+
+
+def client_properties(user: str) -> str:
+    """Return a file for Kafka's own tools, which log in by PLAIN."""
+    jaas = f'{_MODULES}.plain.PlainLoginModule required username="{user}" password="{password(user)}";'
+    return f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n"
+
+
 def _properties(reauth_ms: int = 0) -> dict[str, str]:
     users = " ".join(f'user_{user}="{password(user)}"' for user in USERS)
     found = {
@@ -43,6 +59,12 @@ SASL_LISTENERS: Final = (
     Listener(SASL, protocol="SASL_PLAINTEXT", properties=_properties()),
     Listener(REAUTH, protocol="SASL_PLAINTEXT", properties=_properties(1000 * REAUTH_SECONDS)),
 )
+# Sluice's own, as keys of `[cluster]`.
+SLUICE_LOGIN: Final = {
+    "sasl_mechanism": "SCRAM-SHA-512",
+    "username": "sluice",
+    "password": password("sluice"),
+}
 SASL_PROPERTIES: Final = {"delegation.token.secret.key": "only-for-tests"}
 SASL_USERS: Final = tuple(
     word

@@ -5,7 +5,7 @@ each right that is missing is named, and suffices once it is there; and which is
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
@@ -18,10 +18,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
     ResourceType,
 )
 
-from tests.cluster import HOST, Cluster, free_ports
-from tests.cluster.sasl import SASL, password
+from tests.cluster import HOST, Cluster, free_port
+from tests.cluster.sasl import SASL, SLUICE_LOGIN
 from tests.support.guarded_cluster import allow, guarded_cluster, no_longer_allow
-from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings, fleet_secret
+from tests.support.proxy_process import SluiceProcess, SluiceSettings, fleet_secret
 from tests.support.quota_client import set_rates
 from tests.support.topic_quotas import rate_of
 from tests.support.waiting import until
@@ -29,6 +29,7 @@ from tests.support.waiting import until
 HOLDS_SECONDS: Final = 40
 CUT_OFF_SECONDS: Final = 40
 LOG_BYTES: Final = 10_000_000
+NO_LOGIN: Final[Mapping[str, object]] = {}
 NAMED_SECONDS: Final = 45  # the pauses between attempts grow to ten seconds
 
 
@@ -38,33 +39,43 @@ def guarded() -> Iterator[Cluster]:
         yield cluster
 
 
+def admin_of(cluster: Cluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.bootstrap()})
+
+
 class Member:
     """A gateway in front of one cluster, whose fleet is on another."""
 
     def __init__(
-        self, throttled: Cluster, bootstrap: str, group: str, directory: Path, login: Mapping[str, object]
+        self,
+        throttled: Cluster,
+        bootstrap: str,
+        group: str,
+        directory: Path,
+        login: Mapping[str, object] = NO_LOGIN,
     ) -> None:
-        fleet = {"bind": f"{HOST}:{free_ports(1)[0]}", "group": group, "members_max": 4}
+        fleet = {
+            "name": "a",
+            "bind": f"{HOST}:{free_port()}",
+            "group": group,
+            "members_max": 4,
+            "bootstrap": bootstrap,
+            "secret_file": fleet_secret(directory),
+        }
         topics = {"store": "topic", "topic": f"{group}-quotas", "audit_topic": ""}
         settings = SluiceSettings(
             throttled.bootstrap(),
-            ports=SluicePorts.free(),
             quotas=topics if login else {},
-            sections={
-                "fleet": {
-                    **fleet,
-                    "bootstrap": bootstrap,
-                    "secret_file": fleet_secret(directory),
-                    "name": "a",
-                },
-                "fleet.cluster": login,
-            },
+            sections={"fleet": fleet, "fleet.cluster": login},
         )
-        path = settings.write(directory)
-        if login:
-            lines = [line for line in path.read_text().splitlines() if not line.startswith("file =")]
-            path.write_text("\n".join(lines))
-        self.process = SluiceProcess(["--config", str(path)], settings.ports, directory)
+        self.process = SluiceProcess.configured(settings, directory)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        print(self.process.log())
+        self.process.kill()
 
     @property
     def state(self) -> dict[str, Any]:
@@ -82,6 +93,14 @@ class Member:
 
 
 @pytest.fixture
+def running(guarded: Cluster) -> Iterator[Cluster]:
+    """The same, with its broker again when the test ends."""
+    yield guarded
+    if not guarded.is_running(1):
+        guarded.start_broker(1)
+
+
+@pytest.fixture
 def group(tmp_path: Path) -> str:
     return f"__fleet-{tmp_path.name}"
 
@@ -90,10 +109,8 @@ def group(tmp_path: Path) -> str:
 def test_each_missing_right_is_named_and_suffices_once_it_is_there(
     kafka: Cluster, guarded: Cluster, group: str, tmp_path: Path
 ) -> None:
-    login = {"sasl_mechanism": "SCRAM-SHA-512", "username": "sluice", "password": password("sluice")}
     topic = ResourceType.TOPIC
-    member = Member(kafka, guarded.bootstrap(SASL), group, tmp_path, login)
-    try:
+    with Member(kafka, guarded.bootstrap(SASL), group, tmp_path, SLUICE_LOGIN) as member:
         for problem, operation in (
             (f"an ACL denies Describe on topic {group}", AclOperation.DESCRIBE),
             ("does not exist, and an ACL denies Create", AclOperation.CREATE),
@@ -114,13 +131,8 @@ def test_each_missing_right_is_named_and_suffices_once_it_is_there(
         member.process.wait_ready()
         until(lambda: set_rates(member.process.bootstrap, a=5.0) == [(0, "")], "it is altered")
         assert rate_of(member.process, "a") == 5.0
-        assert (
-            f"{group}-quotas" in AdminClient({"bootstrap.servers": guarded.bootstrap()}).list_topics().topics
-        )
-        assert (
-            f"{group}-quotas"
-            not in AdminClient({"bootstrap.servers": kafka.bootstrap()}).list_topics().topics
-        )
+        assert f"{group}-quotas" in admin_of(guarded).list_topics().topics
+        assert f"{group}-quotas" not in admin_of(kafka).list_topics().topics
 
         no_longer_allow(guarded, ResourceType.GROUP, group, AclOperation.READ)
         until(lambda: member.says(named), named, NAMED_SECONDS)
@@ -129,37 +141,29 @@ def test_each_missing_right_is_named_and_suffices_once_it_is_there(
         until(lambda: member.state["holds"], "it holds again", HOLDS_SECONDS)
         # At the start, perhaps before a right on the topic is missed, and when it was taken away: not for each attempt.
         assert 2 <= member.process.log(LOG_BYTES).count(f"denies Read on group {group} ") <= 3
-    finally:
-        print(member.process.log())
-        member.process.kill()
 
 
 @pytest.mark.timeout(300)
 def test_group_topic_that_is_deleted_is_made_again(
     kafka: Cluster, guarded: Cluster, group: str, tmp_path: Path
 ) -> None:
-    admin = AdminClient({"bootstrap.servers": guarded.bootstrap()})
-    member = Member(kafka, guarded.bootstrap(), group, tmp_path, {})
-    try:
+    admin = admin_of(guarded)
+    with Member(kafka, guarded.bootstrap(), group, tmp_path) as member:
         until(lambda: member.state.get("holds"), "it holds", HOLDS_SECONDS)
         admin.delete_topics([group])[group].result(30)
         until(lambda: member.problem("unreachable") or member.problem("failed"), "it is noticed", 60)
         until(lambda: group in admin.list_topics().topics, "it is made again", 60)
         until(lambda: member.state["holds"] and member.state["leased"], "it holds again", 60)
-    finally:
-        print(member.process.log())
-        member.process.kill()
 
 
 @pytest.mark.timeout(300)
 def test_group_topic_with_another_cleanup_policy_is_named_until_it_is_changed(
     kafka: Cluster, guarded: Cluster, group: str, tmp_path: Path
 ) -> None:
-    admin = AdminClient({"bootstrap.servers": guarded.bootstrap()})
+    admin = admin_of(guarded)
     wrong = NewTopic(group, 1, 1, config={"cleanup.policy": "delete"})
     admin.create_topics([wrong])[group].result(30)
-    member = Member(kafka, guarded.bootstrap(), group, tmp_path, {})
-    try:
+    with Member(kafka, guarded.bootstrap(), group, tmp_path) as member:
         member.process.wait_ready()  # clients are served meanwhile
         until(lambda: member.problem("cleanup_policy"), "it is named", NAMED_SECONDS)
         assert member.says(f"topic {group} has cleanup.policy=delete, and must have compact")
@@ -170,30 +174,23 @@ def test_group_topic_with_another_cleanup_policy_is_named_until_it_is_changed(
         until(lambda: member.state["holds"], "it holds", HOLDS_SECONDS)
         assert not member.problem("cleanup_policy")
         assert member.process.log(LOG_BYTES).count("the group of the fleet cannot be used") == 1
-    finally:
-        print(member.process.log())
-        member.process.kill()
 
 
 @pytest.mark.timeout(300)
 def test_member_serves_while_the_fleets_cluster_is_away_and_comes_back_by_itself(
-    kafka: Cluster, guarded: Cluster, group: str, tmp_path: Path
+    kafka: Cluster, running: Cluster, group: str, tmp_path: Path
 ) -> None:
-    guarded.kill_broker(1)
-    started = False
-    member = Member(kafka, guarded.bootstrap(), group, tmp_path, {})
-    try:
+    running.kill_broker(1)
+    with Member(kafka, running.bootstrap(), group, tmp_path) as member:
         member.process.wait_ready()  # its clients' cluster is up
         until(lambda: member.problem("unreachable"), "it is named", NAMED_SECONDS)
         until(lambda: member.state["cut_off"], "it is cut off", CUT_OFF_SECONDS)
         assert member.state["default_share"] == 0.25
-        guarded.start_broker(1)
-        started = True
+        running.start_broker(1)
         until(lambda: member.state["holds"], "it holds", HOLDS_SECONDS)
         until(lambda: member.state["leased"], "it has a lease")
         assert not member.problem("unreachable")
-        guarded.kill_broker(1)
-        started = False
+        running.kill_broker(1)
         until(lambda: not member.state["holds"], "its tenure ends", HOLDS_SECONDS)
         until(lambda: member.problem("unreachable"), "it is named", NAMED_SECONDS)
         until(lambda: member.state["cut_off"], "it is cut off", CUT_OFF_SECONDS)
@@ -201,11 +198,5 @@ def test_member_serves_while_the_fleets_cluster_is_away_and_comes_back_by_itself
         log = member.process.log(LOG_BYTES)
         assert log.count("the group of the fleet cannot be used") == 2, log
         assert log.count("this member is cut off") == 2, log
-        guarded.start_broker(1)
-        started = True
+        running.start_broker(1)
         until(lambda: member.state["leased"], "it has a lease again", HOLDS_SECONDS)
-    finally:
-        print(member.process.log())
-        member.process.kill()
-        if not started:
-            guarded.start_broker(1)

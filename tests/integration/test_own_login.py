@@ -1,26 +1,14 @@
 """Sluice's own login at real brokers, with each mechanism that needs no server of its own."""
 
 import asyncio
-import json
-import time
-from base64 import urlsafe_b64encode
 
 import pytest
 
 from kafka_client import Connection, Login, LoginError, metadata
 from tests.cluster import Cluster
-from tests.cluster.sasl import SASL, password
+from tests.cluster.sasl import SASL, bearer_token, password
 
 USER = "sluice"
-
-
-def token(*, ends_in_seconds: int = 600) -> str:
-    """An unsecured token of the user, as these brokers take them."""
-    now = int(time.time())
-    parts = ({"alg": "none"}, {"sub": USER, "iat": now - 60, "exp": now + ends_in_seconds})
-    return (
-        ".".join(urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts) + "."
-    )
 
 
 def asked(kafka: Cluster, login: Login) -> list[metadata.Broker]:
@@ -41,12 +29,12 @@ def asked(kafka: Cluster, login: Login) -> list[metadata.Broker]:
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
 def test_brokers_accept_it(kafka: Cluster, mechanism: str) -> None:
-    secret = token() if mechanism == "OAUTHBEARER" else password(USER)
+    secret = bearer_token(USER) if mechanism == "OAUTHBEARER" else password(USER)
     assert [broker.broker for broker in sorted(asked(kafka, Login(mechanism, USER, secret)))] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
 def test_refusal_is_told_in_the_brokers_words(kafka: Cluster, mechanism: str) -> None:
-    secret = token(ends_in_seconds=-10) if mechanism == "OAUTHBEARER" else "wrong"
+    secret = bearer_token(USER, -10) if mechanism == "OAUTHBEARER" else "wrong"
     with pytest.raises(LoginError, match=r"refuses the credentials \(error 58\): .*[a-z]"):
         asked(kafka, Login(mechanism, USER, secret))

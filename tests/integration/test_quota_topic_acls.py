@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType  # type: ignore[attr-defined]  # theirs
 
 from tests.cluster import Cluster
-from tests.cluster.sasl import SASL, password
+from tests.cluster.sasl import SASL, SLUICE_LOGIN, client_properties
 from tests.support.guarded_cluster import allow, guarded_cluster, no_longer_allow
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.quota_client import set_rates
@@ -22,7 +22,6 @@ from tests.support.topic_quotas import Topic, rate_of
 from tests.support.waiting import until
 
 NAMED_SECONDS: Final = 60  # the pauses between attempts grow to ten seconds
-LOGIN: Final = {"sasl_mechanism": "SCRAM-SHA-512", "username": "sluice", "password": password("sluice")}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,7 @@ def guarded() -> Iterator[Cluster]:
 @pytest.fixture
 def topic(guarded: Cluster, tmp_path: Path) -> Iterator[Topic]:
     quotas = {"alter_principals": ["admin"]}
-    with Topic(guarded.bootstrap(SASL), tmp_path, cluster=LOGIN, quotas=quotas) as found:
+    with Topic(guarded.bootstrap(SASL), tmp_path, cluster=SLUICE_LOGIN, quotas=quotas) as found:
         yield found
 
 
@@ -48,11 +47,7 @@ def says(process: SluiceProcess, text: str) -> bool:
 def set_rate(process: SluiceProcess, directory: Path, rate: int) -> tuple[int, str]:
     """Set a quota as the user admin; the exit code and what was printed."""
     login = directory / "admin.properties"
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    login.write_text(
-        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
-        f'sasl.jaas.config={module} required username="admin" password="{password("admin")}";\n'
-    )
+    login.write_text(client_properties("admin"))
     words = ["--bootstrap-server", process.bootstrap, "--command-config", str(login), "--client-id", "a"]
     line = [sys.executable, "-m", "proxy", "quotas", "set", *words, f"producer_byte_rate={rate}"]
     done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
@@ -129,7 +124,9 @@ def test_each_missing_right_on_the_journal_is_named_and_suffices_once_it_is_ther
 ) -> None:
     name = f"journal-{secrets.token_hex(4)}"
     journal = {"mode": "batch", "journal": "topic", "journal_topic": name}
-    settings = SluiceSettings(guarded.bootstrap(SASL), cluster=LOGIN, sections={"reassignment": journal})
+    settings = SluiceSettings(
+        guarded.bootstrap(SASL), cluster=SLUICE_LOGIN, sections={"reassignment": journal}
+    )
     process = SluiceProcess.configured(settings, tmp_path)
     topic, transaction = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
     try:

@@ -4,23 +4,21 @@ The cluster's users and listeners are in `tests.cluster.sasl`. Sluice itself aut
 kip13 arithmetic for one request of S bytes in a fresh window: X = S/T - 10 s.
 """
 
-import json
 import secrets
 import struct
 import time
-from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cluster import HOST, Cluster, processes, tools
-from tests.cluster.sasl import MECHANISMS, REAUTH, REAUTH_SECONDS, SASL, password
+from tests.cluster.sasl import MECHANISMS, REAUTH, REAUTH_SECONDS, SASL, SLUICE_LOGIN, bearer_token, password
 from tests.conftest import CreateTopic
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import PRODUCE, Topic, batch, describe, produce_request
 from tests.support.sasl_clients import ROUND_TRIPS, Credentials, produce
+from tests.support.waiting import until
 from tests.support.wire import Wire, request, response, wired
 from tests.support.workers import one_process
 
@@ -33,20 +31,12 @@ AT_ONCE_SECONDS = 1.0
 SHARED = "one-client-id"
 
 
-def settings(kafka: Cluster, directory: Path, listener: str, **keys: Any) -> SluiceSettings:
-    """A gateway in front of a listener with SASL, with an identity of its own."""
-    (directory / "password").write_text(password("sluice") + "\n")
-    identity = {"sasl_mechanism": "SCRAM-SHA-512", "username": "sluice", "password_file": "password"}
-    return SluiceSettings(kafka.bootstrap(listener), cluster=identity, **keys)
-
-
 @pytest.fixture(scope="module")
 def sluice(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
     """kip13; only alice has a quota."""
-    directory = tmp_path_factory.mktemp("sasl")
     quotas = {"alice": {"producer_byte_rate": ALICE_BYTES_PER_SECOND}}
-    made = settings(kafka, directory, SASL, quotas={"policy": "kip13"}, user_quotas=quotas)
-    with SluiceProcess.configured(made, directory) as process:
+    made = SluiceSettings(kafka.bootstrap(SASL), cluster=SLUICE_LOGIN, user_quotas=quotas)
+    with SluiceProcess.configured(made, tmp_path_factory.mktemp("sasl")) as process:
         yield process
 
 
@@ -176,18 +166,11 @@ def test_bearer_token_behind_a_refused_one_names_its_user(
     sluice: SluiceProcess, stock: Topic, client_id: str
 ) -> None:
     # A broker takes another token in place of the acknowledgement that RFC 7628 asks for.
-    head, claims = (
-        urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=")
-        for part in (
-            {"alg": "none"},
-            {"sub": "alice", "iat": int(time.time()) - 10, "exp": int(time.time()) + 600},
-        )
-    )
     with wired(through(sluice), client_id) as wire:
         handshake(wire, "OAUTHBEARER")
         refused = response(SASL_AUTHENTICATE, 2, authenticate(wire, b"n,,\x01auth=Bearer opaque\x01\x01"))
         assert (refused.error_code, bool(refused.auth_bytes)) == (0, True)
-        token = b"n,,\x01auth=Bearer " + head + b"." + claims + b".\x01\x01"
+        token = b"n,,\x01auth=Bearer " + bearer_token("alice").encode() + b"\x01\x01"
         accepted = response(SASL_AUTHENTICATE, 2, authenticate(wire, token))
         assert (accepted.error_code, bool(accepted.auth_bytes)) == (0, False), str(accepted)
         told_ms(wire, stock, 10_000)
@@ -219,13 +202,11 @@ def test_delegation_token_has_no_name_and_is_counted(
 @pytest.fixture(scope="module")
 def again(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
     """In front of the listener whose sessions last three seconds; alice and bob have different quotas."""
-    directory = tmp_path_factory.mktemp("again")
     rates = {"alice": 100_000, "bob": 300_000}
     quotas = {user: {"producer_byte_rate": rate} for user, rate in rates.items()}
-    made = settings(
-        kafka, directory, REAUTH, quotas={"policy": "schedule", "scope": "cluster"}, user_quotas=quotas
-    )
-    with SluiceProcess.configured(made, directory) as process:
+    policy = {"policy": "schedule", "scope": "cluster"}
+    made = SluiceSettings(kafka.bootstrap(REAUTH), quotas=policy, cluster=SLUICE_LOGIN, user_quotas=quotas)
+    with SluiceProcess.configured(made, tmp_path_factory.mktemp("again")) as process:
         yield process
 
 
@@ -253,18 +234,18 @@ def test_clients_authenticate_again_while_they_produce_at_their_quotas(
 ) -> None:
     opened = again.metric("sluice_connections_opened_total")
     authenticated = known(again, "SCRAM-SHA-256")
-    command: Callable[[str], list[str]] = lambda user: tools.command(  # noqa: E731 - one line for two users
-        tools.PRODUCER_PERFORMANCE,
+    common = (
         *("--topic", topic, "--num-records", "1000000", "--record-size", "1000", "--throughput", "2000"),
-        *("--command-config", Credentials.of(user, "SCRAM-SHA-256").java(tmp_path)),
         *("--bootstrap-server", again.bootstrap),
         *("--command-property", f"client.id={SHARED}", "batch.size=16384", "buffer.memory=131072"),
     )
-    children = [processes.start(command(user), log=tmp_path / user) for user in ("alice", "bob")]
+    children = []
+    for user in ("alice", "bob"):
+        login = ("--command-config", Credentials.of(user, "SCRAM-SHA-256").java(tmp_path))
+        command = tools.command(tools.PRODUCER_PERFORMANCE, *common, *login)
+        children.append(processes.start(command, log=tmp_path / user))
     try:
-        deadline = time.monotonic() + 30
-        while not moved(again, "bob", SHARED) and time.monotonic() < deadline:
-            time.sleep(0.2)
+        until(lambda: moved(again, "bob", SHARED), "bob's records pass", 30)
         time.sleep(3)  # bursts are over
         alice = rate_of(again, "alice", SHARED, 6)
         bob = rate_of(again, "bob", SHARED, 6)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cluster import HOST, Cluster
-from tests.cluster.sasl import SASL, password
+from tests.cluster.sasl import SASL, SLUICE_LOGIN, password
 from tests.conftest import CreateTopic
 from tests.support.gateway_fixture import gateway_fixture
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
@@ -153,11 +153,9 @@ def test_unmodified_producer_is_held_to_it(
 
 
 def test_users_connections_wait_for_their_tokens(kafka: Cluster, tmp_path: Path) -> None:
-    (tmp_path / "password").write_text(password("sluice") + "\n")
-    identity = {"sasl_mechanism": "SCRAM-SHA-512", "username": "sluice", "password_file": "password"}
     settings = SluiceSettings(
         kafka.bootstrap(SASL),
-        cluster=identity,
+        cluster=SLUICE_LOGIN,
         # Two at once: the rate times two windows of a second.
         quotas={"window_samples": 2, "window_seconds": 1},
         user_quotas={"alice": {"connection_creation_rate": 1}},

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.cluster import HOST, Cluster, free_ports, tools
-from tests.cluster.sasl import SASL, password
+from tests.cluster.sasl import SASL, client_properties, password
 from tests.conftest import CreateTopic
 from tests.packaging.conftest import ROOT
 from tests.support.printed import PrintedShell, commands, fenced, section
@@ -25,11 +25,6 @@ pytestmark = pytest.mark.timeout(600)
 BROKER_IDS: Final = 64  # of a listener that does not say how many
 GATEWAYS: Final = ("gw-1", "gw-2")
 OWN_TOPICS: Final = {"__sluice", "__sluice-quotas", "__sluice-audit"}
-ADMIN: Final = f"""security.protocol=SASL_PLAINTEXT
-sasl.mechanism=PLAIN
-sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
-  username="admin" password="{password("admin")}";
-"""
 
 
 class Gateway:
@@ -81,7 +76,7 @@ def gateways(kafka: Cluster, tmp_path: Path) -> Iterator[dict[str, tuple[Gateway
             shell = stack.enter_context(PrintedShell(gateway.directory, replaced, gateway.environment))
             (gateway.directory / "sluice.toml").write_text(configuration)
             (gateway.directory / "sluice.password").write_text(password("sluice"))
-            (gateway.directory / "admin.properties").write_text(ADMIN)
+            (gateway.directory / "admin.properties").write_text(client_properties("admin"))
             found[name] = gateway, shell
         yield found
 

@@ -95,14 +95,13 @@ class SluiceSettings:
             "broker_id_max": BROKER_ID_MAX,
             **self.listener,
         }
+        in_topic = self.quotas.get("store") == "topic"
+        file = {} if in_topic else {"file": str(directory / "quotas.toml")}
         text = [
             _table("[cluster]", {"bootstrap": self.bootstrap, **self.cluster}),
             _table("[[listeners]]", listener),
             # As Kafka's brokers count, which tests compare with.
-            _table(
-                "[quotas]",
-                {"file": str(directory / "quotas.toml"), "policy": "kip13", "scope": "broker", **self.quotas},
-            ),
+            _table("[quotas]", {**file, "policy": "kip13", "scope": "broker", **self.quotas}),
             _table("[admin]", {"bind": f"{HOST}:{self.ports.admin}"}),
             *(_table(f"[{name}]", keys) for name, keys in self.sections.items()),
         ]

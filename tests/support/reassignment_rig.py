@@ -28,7 +28,7 @@ from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from protocol.messages import reassignments
 from protocol.messages.reassignments import AlterRequest, AlterResponse, Ongoing
 from tests.cluster import Address, Listener, tools
-from tests.cluster.sasl import password
+from tests.cluster.sasl import client_properties, password
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
 from tests.support.replication_rig import ReplicationRig, reassignment_json
 from tests.support.waiting import until
@@ -71,10 +71,7 @@ class ReassignmentRig(ReplicationRig):
         super().__enter__()
         self._allow()
         for user in _USERS:
-            (self.directory / f"{user}.properties").write_text(
-                "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
-                f'sasl.jaas.config={_MODULE} username="{user}" password="{password(user)}";\n'
-            )
+            (self.directory / f"{user}.properties").write_text(client_properties(user))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:

@@ -4,16 +4,14 @@ Java is Kafka's own console tools. Tokens are unsecured JWTs, which the listener
 """
 
 import asyncio
-import json
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from tests.cluster import tools
-from tests.cluster.sasl import password
+from tests.cluster.sasl import bearer_token, password
 from tests.support.numbered import read_all
 
 _SECONDS: Final = 60
@@ -32,27 +30,17 @@ class Credentials:
         """A user of the test clusters with the right password."""
         return cls(user, mechanism, password(user))
 
-    @property
-    def token(self) -> str:
-        """An unsecured JWT, good for an hour."""
-        now = int(time.time())
-        parts = ({"alg": "none"}, {"sub": self.user, "iat": now, "exp": now + 3600})
-        return (
-            ".".join(urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
-            + "."
-        )
-
     def librdkafka(self) -> dict[str, Any]:
         found: dict[str, Any] = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": self.mechanism}
         if self.mechanism == "OAUTHBEARER":
-            return found | {"oauth_cb": lambda _: (self.token, time.time() + 3600)}
+            return found | {"oauth_cb": lambda _: (bearer_token(self.user), time.time() + 3600)}
         return found | {"sasl.username": self.user, "sasl.password": self.secret}
 
     def python(self, provider: Any) -> dict[str, Any]:
         """For kafka-python and aiokafka; `provider` makes their own kind of token provider."""
         found: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": self.mechanism}
         if self.mechanism == "OAUTHBEARER":
-            return found | {"sasl_oauth_token_provider": provider(self.token)}
+            return found | {"sasl_oauth_token_provider": provider(bearer_token(self.user))}
         return found | {"sasl_plain_username": self.user, "sasl_plain_password": self.secret}
 
     def java(self, directory: Path, *, delegation: bool = False) -> str:

@@ -66,10 +66,7 @@ class Topic:
             cluster=self.cluster,
             sections={"state": {"directory": str(directory)}, **(sections or {})},
         )
-        path = settings.write(directory)
-        lines = [line for line in path.read_text().splitlines() if not line.startswith("file =")]
-        path.write_text("\n".join(lines))
-        process = SluiceProcess(["--config", str(path)], settings.ports, directory)
+        process = SluiceProcess.configured(settings, directory)
         self._open.append(process)
         if ready:
             process.wait_ready()
