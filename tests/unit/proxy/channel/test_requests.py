@@ -1,6 +1,7 @@
 """What passes from client to broker, how a frame may be cut, and every way in which a client can be wrong."""
 
 import struct
+from typing import Final
 
 import pytest
 
@@ -12,35 +13,10 @@ from tests.support.playbook import FRAME_BYTES_MAX, Ends, More, Pass, Passthroug
 NEVER_ASKED = 32000
 
 
-def test_request_passes_untouched() -> None:
-    talk = playbook()
-    talk.asks(0, request(LIST_OFFSETS, 7, size=100))
-
-
-def test_response_passes_untouched() -> None:
-    talk = playbook()
-    asked, response = request(LIST_OFFSETS, 7, size=100), some_response(50)
-    talk.asks(0, asked)
-    talk.responds(0, response)
-
-
-def test_pipelined_requests_pass_in_one_order() -> None:
+def test_pipelined_requests_and_responses_pass_in_one_order() -> None:
     talk = playbook()
     talk.asks(0, b"".join(request(LIST_OFFSETS, 7, size=100, correlation_id=number) for number in range(5)))
-
-
-def test_pipelined_responses_pass_in_one_order() -> None:
-    talk = playbook()
-    asked = b"".join(request(LIST_OFFSETS, 7, size=100, correlation_id=number) for number in range(5))
-    response = b"".join(some_response(30 + number, correlation_id=number) for number in range(5))
-    talk.asks(0, asked)
-    talk.responds(0, response)
-
-
-def test_payload_passes_unseen() -> None:
-    talk = playbook()
-    asked = produce(9, 100_000)
-    talk.client(0, asked[:60], Pass(asked[:60]), Passthrough(100_004 - 60))
+    talk.responds(0, b"".join(some_response(30 + number, correlation_id=number) for number in range(5)))
 
 
 def test_next_frame_is_read_where_an_unseen_payload_ends() -> None:
@@ -56,20 +32,6 @@ def test_cut_header_is_kept_until_it_is_whole(cut: int) -> None:
     asked = request(LIST_OFFSETS, 7, size=100)
     talk.client(0, asked[:cut], More(14))
     talk.client(0, asked[cut:], Pass(asked))
-
-
-def test_cut_client_id_is_kept_until_it_is_whole() -> None:
-    talk = playbook()
-    asked = request(LIST_OFFSETS, 7, client_id="client", size=100)
-    talk.client(0, asked[:17], More(14 + 6))
-    talk.client(0, asked[17:], Pass(asked))
-
-
-def test_cut_acks_are_kept_until_they_are_there() -> None:
-    talk = playbook()
-    asked = produce(9, 100)
-    talk.client(0, asked[:16], More(2 * 16 + 64))
-    talk.client(0, asked[16:], Pass(asked))
 
 
 def test_null_client_id_is_the_empty_one() -> None:
@@ -93,37 +55,15 @@ def test_known_api_of_any_version_passes(key: int) -> None:
     talk.asks(0, request(key, NEVER_ASKED, size=400))
 
 
-def test_gateway_ends_a_connection_that_asks_an_unknown_api() -> None:
-    talk = playbook()
-    talk.client(0, request(999, 0, size=50), Ends("unknown_api"))
-
-
-def test_sidecar_passes_an_unknown_api() -> None:
-    talk = playbook(gateway=False)
-    talk.asks(0, request(999, 0, size=50))
-
-
 def test_unknown_apis_are_counted_as_one() -> None:
     talk = playbook(gateway=False)
     talk.asks(0, request(999, 0, size=50) + request(-5, 0, size=50))
     assert talk.stats.requests[-1] == 2
 
 
-@pytest.mark.parametrize("key", [0, 1, 3, 10, 60, 78, 79])
-def test_version_outside_what_was_promised_ends_the_connection(key: int) -> None:
-    talk = playbook()
-    talk.client(0, request(key, NEVER_ASKED, size=400), Ends("unsupported_version"))
-
-
 def test_api_versions_of_an_unknown_version_passes() -> None:
     talk = playbook()
     talk.asks(0, api_versions(NEVER_ASKED))
-
-
-@pytest.mark.parametrize("length", [-1, -(2**31), 0, 9, FRAME_BYTES_MAX + 1, 2**31 - 1])
-def test_impossible_length_ends_the_connection(length: int) -> None:
-    talk = playbook()
-    talk.client(0, struct.pack(">i", length), Ends("frame_length"))
 
 
 def test_longest_frame_passes() -> None:
@@ -132,49 +72,40 @@ def test_longest_frame_passes() -> None:
     talk.client(0, head, Pass(head), Passthrough(FRAME_BYTES_MAX - 10))
 
 
-def test_client_id_longer_than_its_frame_ends_the_connection() -> None:
-    talk = playbook()
-    talk.client(0, struct.pack(">ihhih", 20, LIST_OFFSETS, 7, 1, 30), Ends("malformed"))
-
-
-def test_client_id_of_a_length_below_null_ends_the_connection() -> None:
-    talk = playbook()
-    talk.client(0, frame(struct.pack(">hhih", LIST_OFFSETS, 7, 1, -2)), Ends("malformed"))
-
-
-def test_produce_that_ends_before_its_acks_ends_the_connection() -> None:
-    talk = playbook()
-    talk.client(0, request(0, 9, b"\0\xff"), Ends("malformed"))
-
-
-def test_produce_with_an_endless_transactional_id_is_not_kept() -> None:
-    talk = playbook()
+ENDS: Final = {
+    "unknown API": (request(999, 0, size=50), "unknown_api"),
+    **{
+        f"version that was not promised: {API_NAMES[key]}": (
+            request(key, NEVER_ASKED, size=400),
+            "unsupported_version",
+        )
+        for key in (0, 1, 3, 10, 60, 78, 79)
+    },
+    **{
+        f"length {length}": (struct.pack(">i", length), "frame_length")
+        for length in (-1, -(2**31), 0, 9, FRAME_BYTES_MAX + 1, 2**31 - 1)
+    },
+    "client id longer than its frame": (struct.pack(">ihhih", 20, LIST_OFFSETS, 7, 1, 30), "malformed"),
+    "client id of a length below null": (frame(struct.pack(">hhih", LIST_OFFSETS, 7, 1, -2)), "malformed"),
+    "Produce without its acks": (request(0, 9, b"\0\xff"), "malformed"),
     # A compact string of 1,000,000 bytes; Kafka's strings have at most 32,767.
-    asked = request(0, 9, b"\xc1\x84\x3d", size=1_000_100)
-    talk.client(0, asked[:200_000], Ends("malformed"))
+    "endless transactional id": (request(0, 9, b"\xc1\x84\x3d", size=1_000_100)[:200_000], "malformed"),
+    "Fetch without its fields": (request(1, 4, b"\0\0\0\1"), "malformed"),
+    "HTTP GET": (b"GET / HTTP/1.1\r\n", "http_request"),
+    "HTTP POST": (b"POST /metrics HTTP/1.1\r\n", "http_request"),
+    "HTTP 2": (b"PRI * HTTP/2.0\r\n", "http_request"),
+    "TLS hello": (bytes.fromhex("160301020001000200fc0303"), "tls_hello"),
+}
 
 
-def test_fetch_that_ends_before_its_fields_do_ends_the_connection() -> None:
-    talk = playbook(consumer_default=1000)
-    talk.client(0, request(1, 4, b"\0\0\0\1"), Ends("malformed"))
+@pytest.mark.parametrize(("sent", "cause"), ENDS.values(), ids=ENDS)
+def test_wrong_bytes_end_the_connection(sent: bytes, cause: str) -> None:
+    playbook(consumer_default=1000).client(0, sent, Ends(cause))
 
 
 def test_control_message_larger_than_is_kept_ends_the_connection() -> None:
     talk = playbook(consumer_default=1000, frame_bytes_max=2**30)
     talk.client(0, struct.pack(">ihhih", 17 * 1024 * 1024, 1, 4, 1, 0), Ends("frame_length"))
-
-
-@pytest.mark.parametrize(
-    "start", [b"GET / HTTP/1.1\r\n", b"POST /metrics HTTP/1.1\r\n", b"PRI * HTTP/2.0\r\n"]
-)
-def test_http_request_is_named(start: bytes) -> None:
-    talk = playbook()
-    talk.client(0, start, Ends("http_request"))
-
-
-def test_tls_hello_is_named() -> None:
-    talk = playbook()
-    talk.client(0, bytes.fromhex("160301020001000200fc0303"), Ends("tls_hello"))
 
 
 def test_wrong_bytes_behind_a_good_request_end_the_connection() -> None:
@@ -183,36 +114,21 @@ def test_wrong_bytes_behind_a_good_request_end_the_connection() -> None:
     talk.client(0, b"\xff\xff\xff\xff", Ends("frame_length"))
 
 
-def test_client_with_too_many_requests_on_their_way_waits() -> None:
+def test_client_with_too_many_requests_on_their_way_waits_for_a_response() -> None:
     talk = playbook()
     asked = b"".join(request(LIST_OFFSETS, 7, correlation_id=number) for number in range(IN_FLIGHT_MAX))
-    one_more = request(LIST_OFFSETS, 7, correlation_id=IN_FLIGHT_MAX)
-    talk.client(0, asked + one_more, Pass(asked), Wait(0))
-
-
-def test_waiting_request_passes_once_a_response_has_come() -> None:
-    talk = playbook()
-    asked = b"".join(request(LIST_OFFSETS, 7, correlation_id=number) for number in range(IN_FLIGHT_MAX))
-    one_more, another = (
-        request(LIST_OFFSETS, 7, correlation_id=-1),
-        request(LIST_OFFSETS, 7, correlation_id=-2),
-    )
+    one_more, another = (request(LIST_OFFSETS, 7, correlation_id=number) for number in (-1, -2))
     talk.client(0, asked + one_more + another, Pass(asked), Wait(0))
     talk.responds(1, some_response(correlation_id=0))
     talk.client(1, b"", Pass(one_more), Wait(0))
 
 
-def test_channel_that_is_to_end_takes_no_further_request() -> None:
+def test_channel_that_is_to_end_takes_no_further_request_and_finishes_with_its_last_response() -> None:
     talk = playbook()
     asked = request(LIST_OFFSETS, 7, size=100)
+    talk.asks(0, asked)
     talk.channel.end_intake()
     talk.client(0, asked, Wait(0))
-
-
-def test_channel_that_is_to_end_finishes_with_its_last_response() -> None:
-    talk = playbook()
-    talk.asks(0, request(LIST_OFFSETS, 7, size=100))
-    talk.channel.end_intake()
     assert not talk.channel.idle()
     talk.responds(1, some_response())
     assert talk.channel.idle()

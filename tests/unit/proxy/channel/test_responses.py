@@ -7,18 +7,7 @@ import pytest
 from protocol.api import DESCRIBE_CLIENT_QUOTAS
 from proxy.channel.settings import RESPONSE_BYTES_MAX
 from tests.support.frames import LIST_OFFSETS, fetch, frame, request, some_response
-from tests.support.playbook import (
-    Drop,
-    Ends,
-    Insert,
-    More,
-    Pass,
-    Passthrough,
-    Playbook,
-    Wait,
-    local_response_due,
-    playbook,
-)
+from tests.support.playbook import Drop, Ends, Insert, More, Pass, Passthrough, Playbook, Wait, playbook
 
 
 def asked_two() -> Playbook:
@@ -38,25 +27,24 @@ def responded_second() -> Playbook:
     return talk
 
 
-def test_response_without_a_request_ends_the_connection() -> None:
-    talk = playbook()
-    talk.broker(0, some_response(), Ends("broker_out_of_order"))
+@pytest.mark.parametrize(
+    ("response", "cause"),
+    [
+        (some_response(correlation_id=2), "broker_out_of_order"),
+        *(
+            (struct.pack(">ii", length, 1), "broker_frame_length")
+            for length in (-1, 0, 3, RESPONSE_BYTES_MAX + 1)
+        ),
+    ],
+)
+def test_response_that_cannot_be_ends_the_connection(response: bytes, cause: str) -> None:
+    asked_two().broker(0, response, Ends(cause))
+    playbook().broker(0, some_response(), Ends("broker_out_of_order"))
 
 
-def test_response_out_of_order_ends_the_connection() -> None:
-    asked_two().broker(0, some_response(correlation_id=2), Ends("broker_out_of_order"))
-
-
-@pytest.mark.parametrize("length", [-1, 0, 3])
-def test_impossible_length_of_a_response_ends_the_connection(length: int) -> None:
-    asked_two().broker(0, struct.pack(">ii", length, 1), Ends("broker_frame_length"))
-
-
-def test_response_is_as_long_as_the_limit_at_most() -> None:
-    talk = asked_two()
+def test_response_may_be_as_long_as_the_limit_and_its_rest_passes_unseen() -> None:
     most = struct.pack(">ii", RESPONSE_BYTES_MAX, 1)
-    talk.broker(0, most, Pass(most), Passthrough(RESPONSE_BYTES_MAX - 4))
-    asked_two().broker(0, struct.pack(">ii", RESPONSE_BYTES_MAX + 1, 1), Ends("broker_frame_length"))
+    asked_two().broker(0, most, Pass(most), Passthrough(RESPONSE_BYTES_MAX - 4))
 
 
 @pytest.mark.parametrize("cut", range(1, 8))
@@ -67,31 +55,13 @@ def test_cut_head_is_kept_until_it_is_whole(cut: int) -> None:
     talk.broker(0, response[cut:], Pass(response))
 
 
-def test_response_without_a_body_passes() -> None:
+def test_channel_is_idle_when_every_response_is_given_whole() -> None:
     talk = asked_two()
-    talk.responds(0, some_response(4))
-
-
-def test_rest_of_a_response_passes_unseen() -> None:
-    talk = asked_two()
-    response = some_response(100_000)
-    talk.broker(0, response[:20], Pass(response[:20]), Passthrough(100_004 - 20))
-
-
-def test_channel_with_a_response_owed_is_not_idle() -> None:
-    assert not asked_two().channel.idle()
-
-
-def test_channel_with_a_half_passed_response_is_not_idle() -> None:
-    talk = asked_two()
-    both = some_response(correlation_id=1) + some_response(100, correlation_id=2)
+    assert not talk.channel.idle()
+    both = some_response(4, correlation_id=1) + some_response(100, correlation_id=2)  # the first has no body
     talk.broker(0, both[:-10], Pass(both[:-10]), Passthrough(10))
     assert not talk.channel.idle()
-
-
-def test_channel_with_all_responses_given_is_idle() -> None:
-    talk = asked_two()
-    talk.responds(0, some_response(correlation_id=1) + some_response(correlation_id=2))
+    talk.responds(0, both[-10:])
     assert talk.channel.idle()
 
 
@@ -112,19 +82,9 @@ def test_bytes_behind_a_walked_response_pass_with_it() -> None:
     talk.responds(0, response[-15:] + following)
 
 
-def test_local_response_waits_for_the_responses_before_it() -> None:
-    assert not local_response_due(responded_second().channel)
-
-
-def test_local_response_is_sent_in_its_turn() -> None:
-    talk = responded_second()
-    talk.broker(
-        0, some_response(correlation_id=1), Pass(some_response(correlation_id=1)), Insert(b"made here")
-    )
-
-
 def test_local_response_does_not_split_a_brokers_response() -> None:
     talk = responded_second()
+    assert not talk.local_response_due
     response = some_response(100, correlation_id=1)
     talk.broker(0, response[:50], Pass(response[:50]), Passthrough(54))
     assert not talk.local_response_due

@@ -5,7 +5,7 @@ import pytest
 from protocol import api
 from protocol.primitives import uvarint_bytes
 from tests.support.frames import filler, frame, heartbeat, join_group, produce, request
-from tests.support.playbook import FRAME_BYTES_MAX, Ends, More, Pass, Passthrough, Playbook, playbook
+from tests.support.playbook import FRAME_BYTES_MAX, Ends, Pass, Passthrough, Playbook, playbook
 
 GROUP_APIS = (
     api.HEARTBEAT,
@@ -29,37 +29,20 @@ def longest_mute_ms(talk: Playbook) -> int:
     return talk.mute_left_ms(0)
 
 
-@pytest.mark.parametrize("version", range(10))
-def test_join_names_the_session_timeout(version: int) -> None:
-    assert named_by(join_group(version, 6000)) == 6000
-
-
-def test_shortest_of_several_counts() -> None:
-    assert named_by(join_group(9, 9000) + join_group(9, 6000) + join_group(9, 45_000)) == 6000
-
-
-@pytest.mark.parametrize("key", GROUP_APIS)
-def test_other_group_requests_mark_the_connection_and_name_nothing(key: int) -> None:
-    assert named_by(request(key, 0, size=60)) == 10_000  # the shortest default of the clients
-
-
-def test_heartbeat_leaves_the_named_timeout() -> None:
-    assert named_by(join_group(9, 45_000) + heartbeat()) == 45_000
-
-
-def test_join_after_a_heartbeat_names_its_own() -> None:
-    assert named_by(heartbeat() + join_group(9, 45_000)) == 45_000
-
-
-def test_other_requests_do_not_mark_the_connection() -> None:
-    assert named_by(request(2, 7, size=60)) == 5 * 20_000  # quotas.mute_seconds_max
-
-
-def test_cut_join_is_kept_until_it_is_whole() -> None:
-    talk = playbook()
-    asked = join_group(9, 6000)
-    talk.client(0, asked[:20], More(len(asked)))
-    talk.client(0, asked[20:], Pass(asked))
+@pytest.mark.parametrize(
+    ("asked", "timeout_ms"),
+    [
+        *((join_group(version, 6000), 6000) for version in range(10)),
+        (join_group(9, 9000) + join_group(9, 6000) + join_group(9, 45_000), 6000),  # the shortest one counts
+        *((request(key, 0, size=60), 10_000) for key in GROUP_APIS),  # the shortest default of the clients
+        (join_group(9, 45_000) + heartbeat(), 45_000),
+        (heartbeat() + join_group(9, 45_000), 45_000),
+        (request(api.JOIN_GROUP, 5, b"\0\1g\0"), 10_000),  # it ends early
+        (request(2, 7, size=60), 5 * 20_000),  # no group request: quotas.mute_seconds_max
+    ],
+)
+def test_group_requests_name_the_session_timeout(asked: bytes, timeout_ms: int) -> None:
+    assert named_by(asked) == timeout_ms
 
 
 def test_large_join_passes_behind_its_front() -> None:
@@ -79,7 +62,3 @@ def test_join_with_millions_of_header_tags_ends_at_their_count() -> None:
     named = request(api.JOIN_GROUP, 9)
     asked = FRAME_BYTES_MAX.to_bytes(4, "big") + named[4:-1] + uvarint_bytes(8_000_000)
     talk.client(0, asked, Ends("malformed"))
-
-
-def test_join_that_ends_early_counts_with_ten_seconds() -> None:
-    assert named_by(request(api.JOIN_GROUP, 5, b"\0\1g\0")) == 10_000
