@@ -6,18 +6,13 @@ from typing import Any
 import pytest
 
 from protocol.api import API_NAMES, HEARTBEAT, PRODUCE, SASL_HANDSHAKE
-from proxy.channel import BATCH_WEIGHT, Head, Row, Tap, complete_frame
+from proxy.channel import BATCH_WEIGHT, Head, Row, complete_frame
 from proxy.channel import capture as module
 from proxy.channel.capture import Keeper
 from tests.support import frames
-from tests.support.playbook import Playbook, playbook
-from tests.unit.proxy.channel.test_captured import Rows
+from tests.unit.proxy.channel.test_captured import captured
 
 SECRET_KEYS = (36, 33, 38, 39, 40, 41, 44, 51, 58)
-
-
-def talk(rows: Rows, mode: str) -> Playbook:
-    return playbook(gateway=False, tap=Tap(rows, 7, "10.0.0.1", "clients", mode))
 
 
 def kept(mode: str, key: int, frame: bytes, client_id: str = "a") -> bytes:
@@ -61,8 +56,7 @@ def test_sasl_handshake_is_kept_as_it_is() -> None:
 
 @pytest.mark.parametrize("cuts", [(), (100,), (20, 30_000), (50, 1000, 1001, 40_000)])
 def test_large_request_is_put_together_as_it_passes(cuts: tuple[int, ...]) -> None:
-    rows = Rows()
-    dialogue = talk(rows, "keep")
+    dialogue, rows = captured(gateway=False, frames="keep")
     first = frames.produce_to(9, {"a": [50_000], "b": [7]}, correlation_id=1)
     second = frames.produce_to(9, {"a": [30_000]}, correlation_id=2)
     stream = first + second + frames.heartbeat(correlation_id=3)
@@ -78,9 +72,8 @@ def test_large_request_is_put_together_as_it_passes(cuts: tuple[int, ...]) -> No
 
 
 def test_request_that_finds_no_room_is_a_row_without_a_frame() -> None:
-    rows = Rows()
+    dialogue, rows = captured(gateway=False, frames="keep")
     rows.room = 60_000
-    dialogue = talk(rows, "keep")
     large = frames.produce_to(9, {"a": [50_000]})
     for request in (large, large, frames.heartbeat()):
         dialogue.orders("client", 0, request[:1000])
@@ -93,8 +86,7 @@ def test_request_that_finds_no_room_is_a_row_without_a_frame() -> None:
 
 
 def test_large_request_is_not_kept_blank() -> None:
-    rows = Rows()
-    dialogue = talk(rows, "blank")
+    dialogue, rows = captured(gateway=False, frames="blank")
     frame = frames.request(HEARTBEAT, 4, size=50_000)
     dialogue.orders("client", 0, frame[:1000])
     dialogue.orders("client", 0, frame[1000:])

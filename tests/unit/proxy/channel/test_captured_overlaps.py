@@ -10,18 +10,17 @@ from proxy.channel.capture import Head
 from quotas.definitions.entities import Entity
 from tests.support import frames
 from tests.support.engines import engine_with
-from tests.support.playbook import Pass, Playbook, Wait
+from tests.support.playbook import Pass, Playbook, Wait, playbook
 from tests.support.reachable import reachable
-from tests.unit.proxy.channel.test_capture_rows import talk as keeping
 from tests.unit.proxy.channel.test_captured import MS, Rows, captured
 
 OVER = {"t": [11_989]}  # 2 s of 1,000 bytes/s; `test_topic_charges` has the arithmetic
 
 
-def limited(rows: Rows, key: str) -> Playbook:
+def limited(key: str) -> tuple[Playbook, Rows]:
     engine = engine_with({Entity(topic="t"): {key: 1000.0}})
     engine.topics.names.learn(frames.topic_id("t"), "t")
-    return captured(rows, engine=engine)
+    return captured(engine)
 
 
 def show(talk: Playbook, who: str, *pieces: tuple[int, bytes]) -> None:
@@ -40,8 +39,7 @@ def told(rows: Rows) -> list[tuple[int, int, str]]:
     ids=["produce", "heartbeat"],
 )
 def test_large_request_was_sent_before_the_next_one_came(sizes: Sequence[int], second: bytes) -> None:
-    rows = Rows()
-    talk = captured(rows)
+    talk, rows = captured()
     first = frames.produce_to(9, {"a": list(sizes)}, correlation_id=1)
     show(talk, "client", (0, first[:1000]), (5, first[1000:4000]), (10, first[4000:]), (400, second))
     show(talk, "broker", (510, frames.produce_response(9, correlation_id=1)))
@@ -51,10 +49,9 @@ def test_large_request_was_sent_before_the_next_one_came(sizes: Sequence[int], s
 def test_wait_for_the_connection_rate_is_in_no_row() -> None:
     engine = engine_with({Entity("ANONYMOUS"): {"connection_creation_rate": 1}})
     asked = frames.heartbeat()
-    rows = Rows()
     for _ in range(11):
-        captured(rows, engine=engine).asks(0, asked)
-    late = captured(rows, engine=engine)
+        playbook(engine).asks(0, asked)
+    late, rows = captured(engine)
     late.client(300, asked, Wait(1000))
     late.client(1000, b"", Pass(asked))
     late.responds(1010, frames.some_response(20))
@@ -63,8 +60,7 @@ def test_wait_for_the_connection_rate_is_in_no_row() -> None:
 
 @pytest.mark.parametrize("cuts", [(), (1000,)])
 def test_topic_throttle_of_a_fetch_is_in_no_row(cuts: tuple[int, ...]) -> None:
-    rows = Rows()
-    talk = limited(rows, "consumer_byte_rate")
+    talk, rows = limited("consumer_byte_rate")
     response = frames.fetched_from(16, OVER)
     show(talk, "client", (0, frames.fetch(16)))
     for begin, end in zip((0, *cuts), (*cuts, len(response)), strict=True):
@@ -77,8 +73,7 @@ def test_topic_throttle_of_a_fetch_is_in_no_row(cuts: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("cut", [0, 1000])
 def test_topic_throttle_is_in_the_row_of_its_produce_alone(cut: int) -> None:
-    rows = Rows()
-    talk = limited(rows, "producer_byte_rate")
+    talk, rows = limited("producer_byte_rate")
     asked = frames.produce_to(9, OVER, correlation_id=2)
     show(talk, "client", (0, frames.heartbeat()), (0, asked[:cut]), (0, asked[cut:]))
     show(talk, "broker", (5, frames.some_response(20)), (6, frames.produce_response(9, correlation_id=2)))
@@ -86,8 +81,7 @@ def test_topic_throttle_is_in_the_row_of_its_produce_alone(cut: int) -> None:
 
 
 def test_topic_throttle_after_the_response_is_reported_in_no_row() -> None:
-    rows = Rows()
-    talk = limited(rows, "producer_byte_rate")
+    talk, rows = limited("producer_byte_rate")
     asked = frames.produce_to(9, OVER)
     show(talk, "client", (0, asked[:1000]))
     show(talk, "broker", (5, frames.produce_response(9)))
@@ -97,8 +91,7 @@ def test_topic_throttle_after_the_response_is_reported_in_no_row() -> None:
 
 
 def test_rows_are_of_the_broker_that_was_reached() -> None:
-    rows = Rows()
-    talk = captured(rows)
+    talk, rows = captured()
     one, other = frames.heartbeat(client_id="a"), frames.heartbeat(client_id="b")
     large = frames.produce_to(9, {"a": [2000, 50_000]}, acks=0, client_id="b")
     show(talk, "client", (0, one + one + other + large[:1000]))
@@ -115,8 +108,7 @@ def test_rows_are_of_the_broker_that_was_reached() -> None:
 @pytest.mark.parametrize("sizes", [[50_000], [50_000, 9], [9, 50_000]])
 @pytest.mark.parametrize("together", [False, True])
 def test_produce_without_acks_is_written_when_all_of_it_is_kept(sizes: list[int], together: bool) -> None:
-    rows = Rows()
-    talk = keeping(rows, "keep")
+    talk, rows = captured(gateway=False, frames="keep")
     asked = frames.produce_to(9, {"a": sizes}, acks=0)
     after = frames.heartbeat() if together else b""
     show(talk, "client", (0, asked[:1000]), (1, asked[1000:30_000]))

@@ -4,6 +4,7 @@ import pytest
 
 from protocol import api
 from protocol.primitives import uvarint_bytes
+from quotas.options import EngineOptions
 from tests.support.frames import filler, frame, heartbeat, join_group, produce, request
 from tests.support.playbook import FRAME_BYTES_MAX, Ends, Pass, Passthrough, Playbook, playbook
 
@@ -62,3 +63,23 @@ def test_join_with_millions_of_header_tags_ends_at_their_count() -> None:
     named = request(api.JOIN_GROUP, 9)
     asked = FRAME_BYTES_MAX.to_bytes(4, "big") + named[4:-1] + uvarint_bytes(8_000_000)
     talk.client(0, asked, Ends("malformed"))
+
+
+@pytest.mark.parametrize(
+    ("before", "hold_ms"),
+    [
+        ([], 15_000),  # as configured
+        ([join_group(9, 10_000)], 2_000),  # 10,000 / 5
+        ([produce(9, 100), heartbeat()], 2_000),  # it names none: the shortest default of the clients, 10 s
+    ],
+    ids=["no group", "join", "later heartbeat"],
+)
+def test_hold_is_as_short_as_a_mute_may_be_for_the_group(before: list[bytes], hold_ms: int) -> None:
+    options = EngineOptions(policy="schedule", hold_seconds_max=15, mute_seconds_max=20)
+    talk = playbook(options=options, producer_default=1000)
+    for asked in before:
+        talk.asks(0, asked)
+    talk.orders("client", 0, produce(9, 100_000))
+    assert talk.mute_left_ms(0) > 0
+    # A second request of 100 s of quota, which asks again and again.
+    assert talk.held_until(20_000, produce(9, 100_000, correlation_id=2)) == 20_000 + hold_ms
