@@ -21,16 +21,26 @@ COUNT = FULL * PORTION
 PLENTY = 1e15
 
 
-def shown(channel: Channel, asked: bytes, now_ms: int = 0) -> int:
-    """Show a request until it is decided on; in how many turns of the loop, those beside it not counted."""
+def shown(
+    channel: Channel, asked: bytes, change: Callable[[], object] | None = None, after: int = 1, until: int = 0
+) -> int:
+    """Show a request until it is decided on; in how many turns of the loop, those beside it not counted.
+
+    Args:
+        change: what happens after so many of its turns.
+        until: stop after so many turns instead.
+    """
     direction, buf, turns = channel.requests, bytearray(asked), 1
-    while True:
-        direction.receive(buf, 0, len(buf), now_ms * 1_000_000)
+    while turns <= until or not until:
+        direction.receive(buf, 0, len(buf), 0)
         job = ordered_job(direction)
         if job is None:
             return turns
         job.run()
         turns += job is AGAIN
+        if change is not None and job is AGAIN and turns == after + 1:
+            change()
+    return turns
 
 
 def followed(rate: float | None, count: int = COUNT) -> Channel:
@@ -76,10 +86,8 @@ def test_everything_takes_a_turn_for_each_portion_of_each_walk(rate: float | Non
     [
         (None, 4),  # what is wanted; the request is freed; what was told; it is freed
         (0.0, 4),  # what is wanted; the request is freed; who is behind; what each is granted
-        (
-            PLENTY,
-            7,
-        ),  # and what is told: of what has changed, and of what is limited; what has changed is freed
+        # and what is told: of what has changed, and of what is limited; what has changed is freed
+        (PLENTY, 7),
     ],
 )
 def test_changes_take_a_turn_for_each_portion_of_each_walk(rate: float | None, walks: int) -> None:
@@ -119,14 +127,7 @@ def test_nothing_is_left_of_a_connection_that_ends_between_two_portions(asked: b
         quotas = quotas_of(channel)
         rates = quotas.leader(LEADER, 0), quotas.follower(FOLLOWER, 0)
         room = [rate.room(0) for rate in rates]
-        direction, done = channel.requests, 0
-        while done < ends_after:
-            direction.receive(bytearray(asked), 0, len(asked), 0)
-            job = ordered_job(direction)
-            assert direction.verdict.order == WAIT
-            assert job is not None
-            job.run()
-            done += job is AGAIN
+        assert shown(channel, asked, until=ends_after) == ends_after + 1
         rest = channel.close(0)
         assert [rate.room(0) for rate in rates] == room, ends_after
         assert (quotas.replicas, quotas.links) == (0, set())
@@ -141,52 +142,29 @@ def test_memory_of_a_closed_link_is_freed_in_portions() -> None:
     assert freed == [PORTION * index for index in range(FULL)] + [COUNT] * FULL
 
 
-def between_portions(channel: Channel, asked: bytes, change: Callable[[], None], after: int = 1) -> None:
-    """Decide on a request, and let something happen after so many of its turns."""
-    direction, buf, turns = channel.requests, bytearray(asked), 0
-    while True:
-        direction.receive(buf, 0, len(buf), 0)
-        job = ordered_job(direction)
-        if job is None:
-            return
-        job.run()
-        turns += job is AGAIN
-        if job is AGAIN and turns == after:
-            change()
-
-
 TURNS = 4 * FULL  # before the last one, where everything is left out
 
 
 @pytest.mark.parametrize("after", [1, TURNS // 2, TURNS])
-def test_quota_that_is_raised_meanwhile_ends_the_wait_before_it_begins(after: int) -> None:
+@pytest.mark.parametrize("change", ["raised", "off", "none"])
+def test_quota_that_is_raised_or_off_meanwhile_ends_the_wait_before_it_begins(
+    change: str, after: int
+) -> None:
     channel = followed(0.0)
     quotas = quotas_of(channel)
 
-    def raised() -> None:
-        quotas.limit(BrokerLimits(), BrokerLimits())
+    def changed() -> None:
+        if change == "raised":
+            quotas.limit(BrokerLimits(), BrokerLimits())
+        quotas.enforcing = change != "off"
         channel.reconsider()
 
-    between_portions(channel, ALL_CHANGED, raised, after)
-    assert channel.requests.verdict.order in (PASS, REPLACE), "it is with the leader"
-
-
-def test_without_a_change_everything_that_is_left_out_waits() -> None:
-    channel = followed(0.0)
-    between_portions(channel, ALL_CHANGED, lambda: None)
-    assert (channel.requests.verdict.order, channel.requests.verdict.held) == (WAIT, True)
-
-
-@pytest.mark.parametrize("after", [1, TURNS // 2, TURNS])
-def test_enforcement_that_is_switched_off_meanwhile_ends_the_wait_before_it_begins(after: int) -> None:
-    channel = followed(0.0)
-
-    def off() -> None:
-        quotas_of(channel).enforcing = False
-        channel.reconsider()
-
-    between_portions(channel, ALL_CHANGED, off, after)
-    assert channel.requests.verdict.order in (PASS, REPLACE)
+    shown(channel, ALL_CHANGED, changed, after)
+    verdict = channel.requests.verdict
+    if change == "none":
+        assert (verdict.order, verdict.held) == (WAIT, True)
+    else:
+        assert verdict.order in (PASS, REPLACE), "it is with the leader"
 
 
 def test_lists_that_change_meanwhile_hold_for_all_or_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,10 +173,7 @@ def test_lists_that_change_meanwhile_hold_for_all_or_for_none(monkeypatch: pytes
     channel = throttled(PLENTY)
     quotas = quotas_of(channel)
 
-    def nothing_listed() -> None:
-        quotas.throttle(ThrottledReplicas())
-
-    between_portions(channel, fetched(10), nothing_listed)
+    shown(channel, fetched(10), lambda: quotas.throttle(ThrottledReplicas()))
     response = response_of(10, records=100)
     for again in (fetched(10, epoch=1, offset=1), fetched(10, epoch=2, offset=2)):
         channel.responses.receive(bytearray(response), 0, len(response), 0)
