@@ -260,9 +260,17 @@ class Login:
     """
 
     def __init__(self, mechanism: str, username: str, password: str | Callable[[], str]) -> None:
-        self._mechanism = mechanism
-        self._username = username
+        self.mechanism = mechanism
+        self.username = username
         self._password = password
+
+    def password(self) -> str:
+        """Return the password or token now in force; call it in a thread.
+
+        Raises:
+            LoginError: it cannot be read.
+        """
+        return self._password if isinstance(self._password, str) else self._password()
 
     async def __call__(self, connection: Connection, host: str) -> None:
         """Authenticate a new connection.
@@ -275,20 +283,19 @@ class Login:
             OSError, WireError: as `Connection.send`.
         """
         exchange = await asyncio.to_thread(self._exchange, host, connection.encrypted)
-        asked = sasl.SaslHandshakeRequest(version=_HANDSHAKE_VERSION, mechanism=self._mechanism)
+        asked = sasl.SaslHandshakeRequest(version=_HANDSHAKE_VERSION, mechanism=self.mechanism)
         handshake = request_of(asked, sasl.SaslHandshakeResponse, _error_code, _HANDSHAKE_BYTES_MAX)
         error_code = handshake.read(await connection.send(handshake))
         if error_code:
-            raise LoginError(f"the broker does not support {self._mechanism} (error {error_code})")
+            raise LoginError(f"the broker does not support {self.mechanism} (error {error_code})")
         for _ in range(_TOKENS_MAX):
             token = await asyncio.to_thread(exchange.token)
             if await asyncio.to_thread(exchange.receive, await _send_token(connection, token)):
                 return
-        raise LoginError(f"the broker does not end {self._mechanism} within {_TOKENS_MAX} messages")
+        raise LoginError(f"the broker does not end {self.mechanism} within {_TOKENS_MAX} messages")
 
     def _exchange(self, host: str, encrypted: bool) -> Exchange:
-        password = self._password if isinstance(self._password, str) else self._password()
-        return Exchange(self._mechanism, self._username, password, host, encrypted=encrypted)
+        return Exchange(self.mechanism, self.username, self.password(), host, encrypted=encrypted)
 
 
 async def _send_token(connection: Connection, token: bytes) -> bytes:

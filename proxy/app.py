@@ -261,7 +261,7 @@ class App:
         self._quota_service = QuotaService(loop, quotas, config.quotas, self.stats, self.quotas_altered)
         self._mirror = None
         if isinstance(quotas, FileStore) and config.quotas.store == "cluster":
-            self._mirror = QuotaMirror(client, partial(self._quota_service.mirror, quotas.mirror))
+            self._mirror = QuotaMirror(client, partial(self._quota_service.change, quotas.mirror))
         if topic is not None:
             topic.follow(loop, self._quota_service, self._supervisor.run_once)
         for options in config.listeners:

@@ -24,7 +24,7 @@ from proxy.commands import check_text
 from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced, unwritable
 from proxy.config.checks import PortRange, bound_ports
 from proxy.control.cluster.bypasses import is_unguarded, own_things, warning_of
-from proxy.control.quotas.quota_topic import access_of, audit_spec, journal_spec, quota_spec, require_aiokafka
+from proxy.control.quotas.quota_topic import access_of, audit_spec, compacted_spec, require_aiokafka
 from proxy.system import logs
 from proxy.system.errors import SluiceError
 from proxy.system.hosts import is_ip
@@ -366,11 +366,11 @@ def _specs(config: Config) -> Iterator[tuple[TopicSpec, bool]]:
     """Yield the topics, and whether each must be readable: that of the quotas and that of the journal."""
     quotas, fleet = config.quotas, config.fleet
     if quotas.store == "topic":
-        yield quota_spec(quotas), True
+        yield compacted_spec(quotas.topic), True
         if quotas.audit_topic:
             yield audit_spec(quotas), False
     if config.reassignment.in_topic:
-        yield journal_spec(config.reassignment.journal_topic), True
+        yield compacted_spec(config.reassignment.journal_topic), True
     if fleet.has_group:
         yield TopicSpec(fleet.group, one_partition=False), False
 

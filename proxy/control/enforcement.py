@@ -65,12 +65,7 @@ class EnforcementFile:
     """`enforcement.json` in a directory. Both calls block: make them outside of the loop."""
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / _NAME
-
-    @property
-    def path(self) -> Path:
-        """The path of `enforcement.json`."""
-        return self._path
+        self.path = directory / _NAME
 
     def read(self) -> Switched | None:
         """Return the last switch; None if there was none.
@@ -80,7 +75,7 @@ class EnforcementFile:
             ValueError: it is damaged.
         """
         try:
-            found = _DECODER.decode(read(self._path, _BYTES_MAX))
+            found = _DECODER.decode(read(self.path, _BYTES_MAX))
         except FileNotFoundError:
             return None
         except RecursionError:
@@ -99,7 +94,7 @@ class EnforcementFile:
         stored = _Stored(
             switched.enforcing, switched.at, *(text.encode("utf-8", "replace").decode() for text in said)
         )
-        store(self._path, (encode(stored),), _MODE)
+        store(self.path, (encode(stored),), _MODE)
 
 
 class Enforcement:

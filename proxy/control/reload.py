@@ -11,9 +11,10 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from proxy.config import Config, QuotaSettings, compare, merge_live, reload
+from proxy.config import Config, compare, merge_live, reload
+from proxy.control.quotas import QuotaService
 from proxy.events import Tell, untold
 from proxy.events.kinds import ConfigReloaded, ModeChanged
 from proxy.net.tls import BrokerTls, ServerTls, TlsSide
@@ -34,17 +35,6 @@ SETTLE_SECONDS: Final = 0.2  # to the next look while something changes
 
 Apply = Callable[[Config, Definitions], None]
 """Called on the event loop with the new configuration and its quotas."""
-
-
-class QuotaFile(Protocol):
-    """The owner of the quotas file (`proxy.control.quotas`)."""
-
-    @property
-    def file_signature(self) -> Signature:
-        """The file's signature when it was last read or written."""
-
-    async def read(self, settings: QuotaSettings) -> tuple[Definitions, int, list[str]]:
-        """Apply settings and read the file if it has changed; returns quotas, number of changed entities, warnings."""
 
 
 class Watch:
@@ -91,7 +81,7 @@ class Reloader:
     """
 
     def __init__(
-        self, config: Config, quotas: QuotaFile, stats: Stats, apply: Apply, tell: Tell = untold
+        self, config: Config, quotas: QuotaService, stats: Stats, apply: Apply, tell: Tell = untold
     ) -> None:
         self.config = config
         self._tell = tell
@@ -132,7 +122,7 @@ class Reloader:
             definitions, differ, idle = await self._quotas.read(new.quotas)
         except ConfigError as error:
             self._stats.reloads["refused"] += 1
-            logs.event(
+            event(
                 LOG,
                 logging.ERROR,
                 "configuration rejected; the old one stays in use",
@@ -147,7 +137,7 @@ class Reloader:
         logs.set_level(self.config.log.level)
         self._apply(self.config, definitions)
         self._stats.reloads["ok"] += 1
-        logs.event(
+        event(
             LOG,
             logging.INFO,
             "configuration reloaded",
@@ -161,9 +151,9 @@ class Reloader:
         if self.config.quotas.mode != mode:
             self._tell(ModeChanged(mode, self.config.quotas.mode))
         if changes.restart:
-            logs.event(LOG, logging.WARNING, "changed keys need a restart", keys=" ".join(changes.restart))
+            event(LOG, logging.WARNING, "changed keys need a restart", keys=" ".join(changes.restart))
         for warning in (*new.warnings, *idle):
-            logs.event(LOG, logging.WARNING, "configuration warning", warning=warning)
+            event(LOG, logging.WARNING, "configuration warning", warning=warning)
         return True
 
     def _paths(self) -> tuple[Path, ...]:

@@ -24,9 +24,9 @@ from aiokafka import errors
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.protocol.metadata import MetadataRequest
 
-from kafka_client import LoginError
+from kafka_client import Login, LoginError
 from proxy.topics.records import HEADER, MARK_BYTES, AppendError, Record
-from proxy.topics.topic import Access, ProblemError, Sasl
+from proxy.topics.topic import Access, ProblemError
 
 T = TypeVar("T")
 
@@ -251,11 +251,11 @@ def _record(found: Any) -> Record:
 class _Token(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
     """Reads the token for OAUTHBEARER at each login."""
 
-    def __init__(self, sasl: Sasl) -> None:
-        self._sasl = sasl
+    def __init__(self, login: Login) -> None:
+        self._login = login
 
     async def token(self) -> str:
-        return await asyncio.to_thread(self._sasl.password)
+        return await asyncio.to_thread(self._login.password)
 
 
 async def client_options(access: Access) -> dict[str, Any]:
@@ -272,16 +272,16 @@ async def client_options(access: Access) -> dict[str, Any]:
     if access.tls is not None:
         options["ssl_context"] = access.tls()
     protocol = "PLAINTEXT" if access.tls is None else "SSL"
-    sasl = access.sasl
-    if sasl is not None:
+    login = access.login
+    if login is not None:
         protocol = f"SASL_{protocol}"
-        options["sasl_mechanism"] = sasl.mechanism
-        if sasl.mechanism == "OAUTHBEARER":
-            options["sasl_oauth_token_provider"] = _Token(sasl)
+        options["sasl_mechanism"] = login.mechanism
+        if login.mechanism == "OAUTHBEARER":
+            options["sasl_oauth_token_provider"] = _Token(login)
         else:
-            options["sasl_plain_username"] = sasl.username
+            options["sasl_plain_username"] = login.username
             try:
-                options["sasl_plain_password"] = await asyncio.to_thread(sasl.password)
+                options["sasl_plain_password"] = await asyncio.to_thread(login.password)
             except LoginError as error:
                 raise ProblemError("failed", str(error)) from error
     return {**options, "security_protocol": protocol}

@@ -114,6 +114,7 @@ class TopicLog:
     Attributes:
         inbox: the portions that were read.
         problem: why the log cannot be read; None if it can, and before the first session (`tried`).
+        tried: whether the first session has delivered a portion or failed. In any thread.
         wanted: whether a record is delivered; others are counted only. It is called in the log's thread, and may be
             set in any. None: all are.
     """
@@ -125,7 +126,7 @@ class TopicLog:
         self.problem: Problem | None = None
         self.topic = spec.name
         self.wanted: Callable[[Record], bool] | None = None
-        self._tried = False
+        self.tried = False
         self._committed = committed
         self._thread = thread
         self._access = access
@@ -140,11 +141,6 @@ class TopicLog:
         self._complete = False
         self._current_at = 0.0  # when the end was last known to be reached
         self._running: Future[None] | None = None
-
-    @property
-    def tried(self) -> bool:
-        """Whether the first session has delivered a portion or failed. In any thread."""
-        return self._tried
 
     @property
     def topic_id(self) -> bytes:
@@ -183,7 +179,7 @@ class TopicLog:
                 cause = _innermost(error)
                 logger.debug("a session ended", exc_info=cause)
                 self._report(Problem("failed", f"{type(cause).__name__}: {reason(cause)}"))
-            self._tried = True
+            self.tried = True
             if time.monotonic() - began > CHECK_SECONDS:
                 pause = PAUSE_SECONDS_MIN
             await asyncio.sleep(pause)
@@ -214,9 +210,7 @@ class TopicLog:
         found = await find(self._access, self._spec)
         if found is None:
             if self._topic_id:
-                raise ProblemError(
-                    "missing", f"topic {self.topic} was deleted; Sluice creates it when it is started"
-                )
+                raise self._deleted()
             await create(self._access, self._spec)
             for _ in range(_CREATED_LOOKS_MAX):  # it is known to all brokers a moment later
                 found = await find(self._access, self._spec)
@@ -226,7 +220,7 @@ class TopicLog:
             else:
                 raise ProblemError("unreachable", f"topic {self.topic} was created, and is not there yet")
         self._write_problem = found.write_problem
-        if found.differences and not self._tried:
+        if found.differences and not self.tried:
             event(
                 logger,
                 logging.WARNING,
@@ -235,6 +229,11 @@ class TopicLog:
                 detail="; ".join(found.differences),
             )
         return found.topic_id
+
+    def _deleted(self) -> ProblemError:
+        return ProblemError(
+            "missing", f"topic {self.topic} was deleted; Sluice creates it when it is started"
+        )
 
     def _take_look(self, topic_id: bytes) -> None:
         if self._topic_id and topic_id != self._topic_id:
@@ -294,9 +293,7 @@ class TopicLog:
                 raise _RestartError
             found = await find(self._access, self._spec)
             if found is None:
-                raise ProblemError(
-                    "missing", f"topic {self.topic} was deleted; Sluice creates it when it is started"
-                )
+                raise self._deleted()
             self._take_look(found.topic_id)
             if (found.write_problem is None) != (self._write_problem is None):
                 raise _RestartError
@@ -324,7 +321,7 @@ class TopicLog:
         self.problem = problem
 
     def _works(self) -> None:
-        self._tried = True
+        self.tried = True
         if self.problem is not None:
             event(logger, logging.INFO, "topic can be used again", topic=self.topic)
             self.problem = None

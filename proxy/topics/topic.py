@@ -30,28 +30,17 @@ _PROBLEMS_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Sasl:
-    """A login in aiokafka's terms. `password` reads the password or token, and raises LoginError."""
-
-    mechanism: str
-    username: str
-    password: Callable[[], str]
-
-
-@dataclass(frozen=True, slots=True)
 class Access:
     """The way to one cluster: its brokers, login and TLS.
 
     Args:
         bootstrap: some of its brokers.
-        login: authenticates Sluice's own connections; None without SASL.
-        sasl: the same login for aiokafka.
+        login: authenticates Sluice's own connections, and aiokafka's; None without SASL.
         tls: returns the TLS context in force; None for plaintext.
     """
 
     bootstrap: Sequence[tuple[str, int]]
     login: Login | None = None
-    sasl: Sasl | None = None
     tls: Callable[[], ssl.SSLContext] | None = None
 
     async def ask(self, request: Request[T], satisfied: Callable[[T], bool] = lambda _: True) -> T:

@@ -5,6 +5,7 @@ The broker's certificate must have the name under which the broker is known, not
 
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -107,20 +108,13 @@ _PASSWORD_BYTES_MAX: Final = 64 * 1024
 
 
 def login_of(options: ClusterOptions) -> Login | None:
-    """Return the login that `[cluster]` configures; None where it configures none."""
+    """Return the login that `[cluster]` configures, which reads a password file each time; None where it has none."""
     if not options.sasl_mechanism:
         return None
-    if options.password or options.password_file is None:  # GSSAPI and AWS_MSK_IAM have neither
-        return Login(options.sasl_mechanism, options.username, options.password)
-    return Login(options.sasl_mechanism, options.username, secret_of(options))
-
-
-def secret_of(options: ClusterOptions) -> Callable[[], str]:
-    """Return a function that returns the password now in force; it raises LoginError."""
     path = options.password_file
-    if options.password or path is None:
-        return lambda: options.password
-    return lambda: password_of(path)
+    # GSSAPI and AWS_MSK_IAM have neither a password nor a file.
+    password = options.password if options.password or path is None else partial(password_of, path)
+    return Login(options.sasl_mechanism, options.username, password)
 
 
 def password_of(path: Path) -> str:

@@ -20,19 +20,20 @@ from proxy.config import Config, QuotaSettings, unenforced
 from proxy.config.parser import FILE_BYTES_MAX, missing_file_hint
 from proxy.control.quotas.store import (
     BROKERS,
+    NOT_IN_A_FLEET,
+    Changer,
     Client,
     NotAllowedError,
     Noted,
     QuotasInForce,
     StoreError,
     by_client,
-    by_file,
     no_quotas_file,
-    not_in_a_fleet,
     not_writable,
     with_pauses,
 )
 from proxy.events import Tell
+from proxy.events.kinds import By
 from proxy.system.errors import ConfigError
 from proxy.system.files import Signature, locked, open_text, replace, signature
 from proxy.system.logs import event
@@ -118,7 +119,7 @@ class FileStore:
             StoreError: the file cannot be altered; nothing has changed.
         """
         if self._in_fleet:
-            raise NotAllowedError(not_in_a_fleet())
+            raise NotAllowedError(NOT_IN_A_FLEET)
         if self._path is None:
             raise StoreError(no_quotas_file(self._config_path))
         try:
@@ -212,7 +213,7 @@ class FileStore:
         self._path, self._document, self.file_signature = path, document, now
         if old is not None:
             old.empty(self._in_force.with_pauses)
-        changer = None if self._in_force.starting else by_file(path.name)
+        changer = None if self._in_force.starting else Changer(By(path.name))
         self._in_force.apply(changed.entries(), changer)
         self._in_force.remove(gone, changer)
 
@@ -236,7 +237,7 @@ class FileStore:
 
     def _forget_file(self) -> None:
         assert self._path is not None, "there was one"
-        changer = by_file(self._path.name)
+        changer = Changer(By(self._path.name))
         event(logger, logging.WARNING, "no quotas file any more", path=str(self._path))
         self._path, self._document, self.file_signature = None, Document(), Signature()
         gone: list[Change] = [

@@ -8,19 +8,21 @@ aiokafka is loaded when this is opened, and not before: without such a configura
 import asyncio
 import ssl
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from commandline.arguments import not_installed
 from proxy.config import ClusterOptions, Config, QuotaSettings
-from proxy.control.cluster.client import login_of, secret_of
+from proxy.control.cluster.client import login_of
 from proxy.control.quotas.service import QuotaService
-from proxy.control.quotas.store import with_pauses
 from proxy.control.quotas.topic_store import Snapshot, TopicStore
 from proxy.metrics.families import Family, by_label, single
 from proxy.system.errors import StartError, reason
 from proxy.system.files import read_secret
-from proxy.topics.records import CAUSES, Problem, ReadLog, Seal
-from proxy.topics.topic import Access, LoopThread, Sasl, TopicSpec
+from proxy.topics.records import CAUSES, ReadLog, Seal
+from proxy.topics.topic import Access, LoopThread, TopicSpec
+
+if TYPE_CHECKING:
+    from proxy.topics.writers import EventLog
 
 _SAVE_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.05
@@ -55,16 +57,14 @@ class QuotaTopic:
 
         quotas = config.quotas
         self._thread = LoopThread("topics")
-        self.log: TopicLog = TopicLog(self._thread, access, quota_spec(quotas))
-        self.events: EventLog | None = (
-            EventLog(self._thread, access, audit_spec(quotas)) if quotas.audit_topic else None
-        )
+        self.log = TopicLog(self._thread, access, compacted_spec(quotas.topic))
+        self.events = EventLog(self._thread, access, audit_spec(quotas)) if quotas.audit_topic else None
         self.store = TopicStore(
             quotas,
             self.log,
             config.source.quota_text,
             self.events,
-            None if config.state.directory is None else Snapshot(config.state.directory, with_pauses),
+            None if config.state.directory is None else Snapshot(config.state.directory),
             seal_of(config, "quota", quotas.topic),
         )
         self._service: QuotaService | None = None
@@ -137,26 +137,7 @@ class QuotaTopic:
         await self._service.change(work)
 
 
-class _Audit(Protocol):
-    """The audit topic: `proxy.topics.writers.EventLog`."""
-
-    @property
-    def topic(self) -> str: ...
-
-    @property
-    def problem(self) -> Problem | None: ...
-
-    @property
-    def waiting(self) -> int: ...
-
-    @property
-    def appended(self) -> int: ...
-
-    @property
-    def dropped(self) -> int: ...
-
-
-def families(store: TopicStore, log: ReadLog, audit: _Audit | None) -> list[Family]:
+def families(store: TopicStore, log: ReadLog, audit: "EventLog | None") -> list[Family]:
     """Return the metrics of the topic, its snapshot, and the audit topic."""
     problems = [(log.topic, log.problem or log.write_problem)]
     if audit is not None:
@@ -240,23 +221,15 @@ def access_of(cluster: ClusterOptions, tls: Callable[[], ssl.SSLContext] | None)
         cluster: `Config.fleet_cluster`, for the fleet's group and for Sluice's own topics.
         tls: returns the TLS context towards its brokers; None for plaintext.
     """
-    sasl = None
-    if cluster.sasl_mechanism:
-        sasl = Sasl(cluster.sasl_mechanism, cluster.username, secret_of(cluster))
-    return Access(cluster.bootstrap, login_of(cluster), sasl, tls)
+    return Access(cluster.bootstrap, login_of(cluster), tls)
 
 
-def quota_spec(quotas: QuotaSettings) -> TopicSpec:
-    """Return the properties that the quota topic must have.
+def compacted_spec(topic: str) -> TopicSpec:
+    """Return the properties that the quota topic and the topic of a reassignment journal must have.
 
     Batches are stored uncompressed, so that max.message.bytes also bounds what a reader has to unpack. Segments are
     small and closed soon, since brokers compact closed ones only: what others write under few keys is gone soon.
     """
-    return journal_spec(quotas.topic)
-
-
-def journal_spec(topic: str) -> TopicSpec:
-    """Return the properties that the topic of a reassignment journal must have: those of the quota topic."""
     configs = {
         "max.message.bytes": str(_BATCH_BYTES_MAX + _FRAME_BYTES),
         "compression.type": "uncompressed",

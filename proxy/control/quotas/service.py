@@ -12,7 +12,7 @@ a time; when it closes, its waiting request is removed.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
@@ -28,7 +28,6 @@ from proxy.explain.explanation import Origin
 from proxy.system.files import Signature
 from proxy.system.stats import Stats
 from proxy.system.threads import AddressQueue
-from quotas.definitions.alterations import Parts
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author
@@ -38,8 +37,6 @@ BYTES_MAX: Final = 64 * 1024**2
 ADDRESS_BYTES_MAX: Final = BYTES_MAX // 8  # 125 small requests, or the two largest
 
 Respond = Callable[[bytes | bytearray | SharedResponse | Exception], None]
-
-QuotaEntries = Iterable[tuple[Parts, Mapping[str, float]]]
 
 logger = logging.getLogger(__name__)
 
@@ -112,16 +109,12 @@ class QuotaService:
         self._permissions = _permissions(settings)
         return found
 
-    async def change(self, work: Callable[[], bool]) -> bool:
+    async def change(self, work: Callable[..., bool], *arguments: object) -> bool:
         """Run `work`, which changes quotas, in the thread; returns its result: whether any quota differed."""
-        differs = await self._loop.run_in_executor(self._thread, work)
+        differs = await self._loop.run_in_executor(self._thread, work, *arguments)
         if differs:
             self._altered()
         return differs
-
-    async def mirror(self, take: Callable[[QuotaEntries], bool], entries: QuotaEntries) -> bool:
-        """Take the brokers' quotas in the thread; returns whether any quota differed."""
-        return await self.change(partial(take, entries))
 
     def close(self) -> None:
         """Take no more requests; the thread finishes what it is writing."""

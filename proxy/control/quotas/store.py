@@ -108,11 +108,6 @@ def by_client(author: Author, *, audited: bool) -> Changer:
     return Changer(By(author.principal, author.address.rpartition(":")[0] or author.address), audited)
 
 
-def by_file(name: str) -> Changer:
-    """Return the quotas file, which an operator has edited, as the author of a change."""
-    return Changer(By(name))
-
-
 def changes_of(
     entity: Entity, before: Mapping[str, float], after: Mapping[str, float], changer: Changer
 ) -> Iterator[Event]:
@@ -320,12 +315,11 @@ def no_quotas_file(config: Path | None) -> str:
     return f'{problem}: write file = "quotas.toml" under [quotas] in {config}, and create that file'
 
 
-def not_in_a_fleet() -> str:
-    """Return why a member of a fleet does not alter its quotas file: the other members have files of their own."""
-    return (
-        'quotas are in a file at each member of the fleet ([quotas] store = "file"), so they cannot be altered through '
-        'one of them: set store = "topic", or change the file at every member'
-    )
+# Why a member of a fleet does not alter its quotas file: the other members have files of their own.
+NOT_IN_A_FLEET: Final = (
+    'quotas are in a file at each member of the fleet ([quotas] store = "file"), so they cannot be altered through '
+    'one of them: set store = "topic", or change the file at every member'
+)
 
 
 def not_writable(path: Path, error: OSError) -> str:

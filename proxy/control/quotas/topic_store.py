@@ -34,13 +34,13 @@ from concurrent.futures import Future
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, Protocol
+from typing import Annotated, Final, NamedTuple, Protocol
 
 from msgspec import Meta, Struct
 from msgspec.json import Decoder, encode
 
 from proxy.config import QuotaSettings
-from proxy.control.quotas.store import Changers, Client, Noted, QuotasInForce, StoreError
+from proxy.control.quotas.store import Changers, Client, Noted, QuotasInForce, StoreError, with_pauses
 from proxy.events import Tell
 from proxy.system.errors import reason
 from proxy.system.files import Signature, open_text, store
@@ -136,12 +136,10 @@ class Snapshot:
 
     Args:
         directory: its directory, which is created.
-        pace: iterates with pauses.
     """
 
-    def __init__(self, directory: Path, pace: Callable[[Iterable[Any]], Iterator[Any]]) -> None:
+    def __init__(self, directory: Path) -> None:
         self.path: Final = directory / NAME
-        self._pace = pace
 
     def write(self, place: Place, entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> None:
         """Replace the file.
@@ -149,7 +147,7 @@ class Snapshot:
         Raises:
             OSError: it cannot be written; the old one is there.
         """
-        store(self.path, _lines(place, self._pace(entries)), _MODE)
+        store(self.path, _lines(place, with_pauses(entries)), _MODE)
 
     def read(self, topic: str) -> tuple[Place, Definitions] | None:
         """Return what was last written for this topic; None if there is no file.
@@ -159,7 +157,7 @@ class Snapshot:
         """
         try:
             with open_text(self.path, _BYTES_MAX) as file:
-                return _read(self._pace(file), topic)
+                return _read(with_pauses(file), topic)
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError, DefinitionError) as error:

@@ -7,6 +7,7 @@ last kept sample; the time to finish is the rest at that rate. Only the executin
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import islice
 from math import inf
 from typing import Final, NamedTuple
@@ -126,17 +127,7 @@ def describe(
         "bytes_done": over.size + done,
         "bytes_per_second": rate,
         "finish_seconds": (total - done) / rate if rate else None,
-        "limits": {
-            name: getattr(settings.limits, name)
-            for name in (
-                "parallel_replica_count",
-                "parallel_partition_count",
-                "parallel_leader_movements",
-                "max_concurrent_replica_movements",
-                "max_movements_in_per_broker",
-                "max_movements_out_per_broker",
-            )
-        },
+        "limits": asdict(settings.limits),
         "partitions": [_row(one) for one in moves[:PARTITIONS_SHOWN_MAX]],
     }
 

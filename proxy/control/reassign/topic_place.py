@@ -15,11 +15,11 @@ from msgspec.msgpack import Decoder, Encoder
 from protocol.errors import WireError
 from protocol.messages import reassignments
 from protocol.messages.reassignments import AlterRequest, AlterResponse
-from proxy.control.quotas.quota_topic import journal_spec
+from proxy.control.quotas.quota_topic import compacted_spec
 from proxy.control.reassign.api import Decisions, NoExecutorError, Outcomes, Planned
 from proxy.control.reassign.cluster import ClusterError
 from proxy.control.reassign.file_journal import process_name
-from proxy.control.reassign.journal import AsyncJournal, Journal, JournalError, Leadership
+from proxy.control.reassign.journal import AsyncJournal, JournalError
 from proxy.control.reassign.topic_journal import TopicJournal
 from proxy.fleet.calls import BUSY, NoResponseError, Respond
 from proxy.fleet.messages import cut
@@ -313,6 +313,10 @@ class TopicPlace:
         access: the way to the topic's cluster.
         fleet: returns the fleet, once there is one; None: this process is alone.
         seal: signs records; None without a secret.
+
+    Attributes:
+        journal: the journal in the topic.
+        lock: the same, as the choice of the executor: the holder of the fleet, or this process if it is alone.
     """
 
     def __init__(
@@ -325,24 +329,14 @@ class TopicPlace:
         self.process = process_name()
         self._fleet = fleet
         self._thread = LoopThread("journal")
-        self._log = TopicLog(self._thread, access, journal_spec(topic), committed=True)
+        self._log = TopicLog(self._thread, access, compacted_spec(topic), committed=True)
         # The fence has the topic's name: one executor for each journal.
         writer = FencedLog(self._thread, access, topic, topic)
-        self._kept = TopicJournal(
+        self.journal = self.lock = TopicJournal(
             self._log, writer, self.process, self._tenure, alone=fleet is None, seal=seal
         )
         self._forwarding: Forwarding | None = None
         self._service: HolderService | None = None
-
-    @property
-    def journal(self) -> Journal:
-        """The journal in the topic, as the executor uses it."""
-        return self._kept
-
-    @property
-    def lock(self) -> Leadership:
-        """The choice of the executor: the holder of the fleet, or this process if it is alone."""
-        return self._kept
 
     def decisions(self, local: Decisions, executes: Callable[[], bool], journal: AsyncJournal) -> Decisions:
         """Decide here while this process executes; otherwise the holder does."""
@@ -360,7 +354,7 @@ class TopicPlace:
     def families(self) -> Iterator[Family]:
         """Return the metrics of the topic, and of what was forwarded."""
         forwarded = None if self._forwarding is None else self._forwarding.forwarded
-        return families(self._kept.problem, self._kept.records, forwarded, self._kept.fenced)
+        return families(self.journal.problem, self.journal.records, forwarded, self.journal.fenced)
 
     def close(self) -> None:
         """End the thread; blocks for a bounded time."""

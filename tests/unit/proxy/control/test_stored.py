@@ -148,7 +148,7 @@ def test_snapshot_of_a_quota_topic(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(
         SNAPSHOT % b"e02768c1a26f3a6f4b7746caafc5f7601758bd4c438b94b35351665855a71da8"
     )
-    snapshot = Snapshot(tmp_path, iter)
+    snapshot = Snapshot(tmp_path)
     found = snapshot.read("__sluice-quotas")
     assert found is not None
     place, definitions = found

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
@@ -114,7 +115,6 @@ class OwnTopic:
     topic_id = b""
     problem = Problem("denied", "an ACL denies Read")
     write_problem = problem
-    waiting = appended = dropped = 2
     wanted: Callable[[Record], bool] | None = None
 
     def __init__(self, topic: str) -> None:
@@ -127,7 +127,8 @@ class OwnTopic:
 
 def in_topic() -> list[Family]:
     log = OwnTopic("quotas")
-    return list(families(TopicStore(QuotaSettings(store="topic"), log), log, OwnTopic("audit")))
+    audit = Mock(topic="audit", problem=log.problem, waiting=2, appended=2, dropped=2)
+    return families(TopicStore(QuotaSettings(store="topic"), log), log, audit)
 
 
 def written(

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.config import QuotaSettings, parse
 from proxy.config.options import Source
-from proxy.control.quotas.quota_topic import QuotaTopic, audit_spec, quota_spec
+from proxy.control.quotas.quota_topic import QuotaTopic, audit_spec, compacted_spec
 from proxy.system.errors import StartError
 from proxy.topics.topic import Access
 
@@ -54,12 +54,12 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_topics_are_made_as_documented() -> None:
     quotas = QuotaSettings(store="topic", audit_retention_seconds=60)
-    assert quota_spec(quotas).configs == {
+    assert compacted_spec("quotas").configs == {
         "max.message.bytes": "8454144",
         "compression.type": "uncompressed",
         "segment.bytes": "16777216",
         "segment.ms": "3600000",
     }
-    assert quota_spec(quotas).cleanup_policy == "compact"
+    assert compacted_spec("quotas").cleanup_policy == "compact"
     assert audit_spec(quotas).configs == {"retention.ms": "60000"}
     assert not audit_spec(QuotaSettings()).configs

@@ -223,7 +223,7 @@ async def test_file_and_mirror_go_ahead_of_clients_requests(
     for number in range(3):
         busy.ask(f"client {number}")
     reading = asyncio.create_task(harness.service.read(harness.settings))
-    mirroring = asyncio.create_task(harness.service.mirror(harness.store.mirror, ()))
+    mirroring = asyncio.create_task(harness.service.change(harness.store.mirror, ()))
     await asyncio.sleep(0)
     assert await busy.all() == ["the first", "the file", "the mirror", "client 0", "client 1", "client 2"]
     await reading

@@ -239,7 +239,7 @@ def test_reading_again_from_the_beginning_replaces_what_is_in_force_at_its_end()
 
 
 def saved(directory: Path, *records: Record) -> Snapshot:
-    snapshot, log = Snapshot(directory, iter), FakeLog()
+    snapshot, log = Snapshot(directory), FakeLog()
     store = in_topic(log, snapshot=snapshot)
     log.deliver(*records, begins=True)
     store.drain()
@@ -285,7 +285,7 @@ def test_topic_that_ends_before_the_snapshot_is_said(
 def test_snapshot_is_written_when_something_has_changed_without_the_command_lines_quotas(
     tmp_path: Path,
 ) -> None:
-    snapshot, log = Snapshot(tmp_path / "state", iter), FakeLog()
+    snapshot, log = Snapshot(tmp_path / "state"), FakeLog()
     store = in_topic(log, '[[quota]]\nuser = "bob"\nproducer_byte_rate = 3\n', snapshot=snapshot)
     store.save()
     log.deliver(rate(ANN, 5), begins=True)
@@ -303,7 +303,7 @@ def test_snapshot_that_cannot_be_written_costs_a_line(
 ) -> None:
     (tmp_path / "file").write_text("")
     log = FakeLog()
-    store = in_topic(log, snapshot=Snapshot(tmp_path / "file", iter))
+    store = in_topic(log, snapshot=Snapshot(tmp_path / "file"))
     log.deliver(rate(ANN, 5), begins=True)
     store.drain()
     store.save()
@@ -354,7 +354,7 @@ QUOTAS = {
 
 @pytest.mark.parametrize("quotas", [QUOTAS, {}])
 def test_what_was_written_is_read(tmp_path: Path, quotas: dict[Entity, dict[str, float]]) -> None:
-    snapshot = Snapshot(tmp_path, iter)
+    snapshot = Snapshot(tmp_path)
     assert snapshot.read("quotas") is None
     snapshot.write(PLACE, Definitions(quotas).entries())
     found = snapshot.read("quotas")
@@ -369,7 +369,7 @@ def test_what_was_written_is_read(tmp_path: Path, quotas: dict[Entity, dict[str,
 
 
 def test_every_cut_and_every_changed_byte_is_noticed(tmp_path: Path) -> None:
-    snapshot = Snapshot(tmp_path, iter)
+    snapshot = Snapshot(tmp_path)
     snapshot.write(PLACE, Definitions(QUOTAS).entries())
     text = snapshot.path.read_bytes()
     for size in range(len(text) - 1):

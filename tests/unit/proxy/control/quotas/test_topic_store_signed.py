@@ -194,7 +194,7 @@ def test_empty_topic_is_signed_from_its_first_record() -> None:
 
 
 def saved(directory: Path, *records: Record, seal: Seal | None = SEAL) -> Snapshot:
-    snapshot = Snapshot(directory, iter)
+    snapshot = Snapshot(directory)
     store, _ = opened(*records, snapshot=snapshot, seal=seal)
     store.save()
     assert store.snapshots["ok"] == 1
