@@ -1,7 +1,8 @@
 """The live view under Textual's pilot; nothing here depends on when its threads get their turn."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from textual.pilot import Pilot
@@ -40,6 +41,13 @@ async def until(pilot: Pilot[int], condition: Callable[[], object]) -> None:
             await pilot.pause(0.02)
 
 
+@asynccontextmanager
+async def shown(app: Live, rows: int = 3) -> AsyncIterator[Pilot[int]]:
+    async with app.run_test(size=(150, 30)) as pilot:
+        await until(pilot, lambda: len(names(app)) == rows)
+        yield pilot
+
+
 def names(app: Live) -> list[str]:
     table = app.query_one("#clients", DataTable)
     return [str(table.get_row_at(number)[0]) for number in range(table.row_count)]
@@ -51,8 +59,7 @@ def text(app: Live, which: str) -> str:
 
 async def test_clients_are_listed_by_waiting_and_sorted_by_keys() -> None:
     app = live()
-    async with app.run_test(size=(150, 30)) as pilot:
-        await until(pilot, lambda: len(names(app)) == 3)
+    async with shown(app) as pilot:
         escaped = r"[red]evil[/] \x1b[2J"
         assert names(app) == ["web-1", escaped, "batch"]
         await pilot.press("6")
@@ -66,8 +73,7 @@ async def test_clients_are_listed_by_waiting_and_sorted_by_keys() -> None:
 
 async def test_filter_is_applied_while_typed_and_removed_by_escape() -> None:
     app = live()
-    async with app.run_test(size=(150, 30)) as pilot:
-        await until(pilot, lambda: len(names(app)) == 3)
+    async with shown(app) as pilot:
         await pilot.press("slash", "b", "o", "b")
         await until(pilot, lambda: names(app) == ["batch"])
         await pilot.press("enter")  # keeps the filter
@@ -82,8 +88,7 @@ async def test_filter_is_applied_while_typed_and_removed_by_escape() -> None:
 
 async def test_enter_opens_the_verdict_of_the_client_under_the_cursor() -> None:
     app = live()
-    async with app.run_test(size=(150, 30)) as pilot:
-        await until(pilot, lambda: len(names(app)) == 3)
+    async with shown(app) as pilot:
         await pilot.press("down", "enter")
         await until(pilot, lambda: isinstance(app.screen, Verdict))
         screen = app.screen
@@ -102,8 +107,7 @@ async def test_window_changes_and_pause_stops_to_ask() -> None:
         return page(window)
 
     app = live(ask)
-    async with app.run_test(size=(150, 30)) as pilot:
-        await until(pilot, lambda: len(names(app)) == 3)
+    async with shown(app) as pilot:
         await pilot.press("p")
         await until(pilot, lambda: text(app, "#heading").endswith("PAUSED"))
         await pilot.press("w")  # another window is asked for once, also in a pause
@@ -119,8 +123,7 @@ async def test_pages_and_verdict_follow_while_a_verdict_is_open() -> None:
         return [client_id]
 
     app = Live(page, verdict, seconds=0.05)
-    async with app.run_test(size=(150, 30)) as pilot:
-        await until(pilot, lambda: len(names(app)) == 3)
+    async with shown(app) as pilot:
         await pilot.press("enter")
         await until(pilot, lambda: len(asked) > 5)
         assert isinstance(app.screen, Verdict)
@@ -141,8 +144,7 @@ async def test_missing_enforcement_is_shown() -> None:
 async def test_of_10_000_clients_the_first_are_shown_and_all_are_found() -> None:
     many = [row(f"client-{number:05}", time=times(held=number / 20_000)) for number in range(10_000)]
     app = live(lambda window: page(window, many))
-    async with app.run_test(size=(150, 30)) as pilot:
-        await until(pilot, lambda: len(names(app)) == ROWS_SHOWN)
+    async with shown(app, ROWS_SHOWN) as pilot:
         assert names(app)[0] == "client-09999"
         assert f"{ROWS_SHOWN} of 10000 clients" in text(app, "#state")
         await pilot.press("slash", *"00042")

@@ -48,11 +48,8 @@ def ask(
     try:
         connection.request(method, path, body, dict(headers or {}))
         response = connection.getresponse()
-        return (
-            response.status,
-            {name.lower(): value for name, value in response.getheaders()},
-            response.read().decode(),
-        )
+        found = {name.lower(): value for name, value in response.getheaders()}
+        return response.status, found, response.read().decode()
     finally:
         connection.close()
 
@@ -61,9 +58,8 @@ def test_policy_allows_the_consoles_own_files_alone(console: ConsoleProcess) -> 
     for path in ("/", "/static/console.js", "/nothing", "/client?client_id=none", "/healthz"):
         _, headers, text = ask(console, path)
         policy = headers["content-security-policy"]
-        assert policy.startswith(
-            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'"
-        )
+        own = ("script-src", "style-src", "connect-src")
+        assert policy.startswith("; ".join(["default-src 'none'", *(f"{name} 'self'" for name in own)]))
         assert "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy
         assert headers["x-content-type-options"] == "nosniff"
@@ -71,19 +67,17 @@ def test_policy_allows_the_consoles_own_files_alone(console: ConsoleProcess) -> 
         assert "<style" not in text
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", ""])
-def test_other_host_is_refused(console: ConsoleProcess, host: str) -> None:
-    assert ask(console, headers={"Host": host})[0] == 403
+def test_only_a_host_of_its_own_is_served(console: ConsoleProcess) -> None:
+    own, others = (
+        ["localhost:9190", "127.0.0.1", "[::1]:9190", "LOCALHOST."],
+        ["evil.example", "localhost.evil", ""],
+    )
+    assert [ask(console, "/healthz", headers={"Host": host})[0] for host in own] == [200] * 4
+    assert [ask(console, headers={"Host": host})[0] for host in others] == [403] * 3
 
 
-@pytest.mark.parametrize("host", ["localhost:9190", "127.0.0.1", "[::1]:9190", "LOCALHOST."])
-def test_own_host_is_served(console: ConsoleProcess, host: str) -> None:
-    assert ask(console, "/healthz", headers={"Host": host})[0] == 200
-
-
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-def test_other_methods_are_refused(console: ConsoleProcess, method: str) -> None:
-    assert ask(console, method=method)[0] == 405
+def test_other_methods_are_refused(console: ConsoleProcess) -> None:
+    assert {ask(console, method=method)[0] for method in ("POST", "PUT", "DELETE", "OPTIONS")} == {405}
 
 
 def test_page_of_another_site_is_refused(console: ConsoleProcess) -> None:
@@ -122,6 +116,11 @@ def test_name_of_the_operators_proxy_is_served(guarded: ConsoleProcess) -> None:
     assert ask(guarded, headers=headers)[0] == 200
 
 
+def python(code: str, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(line, cwd=cwd, check=False, capture_output=True, text=True, timeout=60)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -136,20 +135,10 @@ def test_name_of_the_operators_proxy_is_served(guarded: ConsoleProcess) -> None:
 )
 def test_wrong_arguments_are_named(tmp_path: Path, arguments: list[str], said: str) -> None:
     (tmp_path / "short").write_text("short\n")
-    line = [
-        sys.executable,
-        "-c",
-        "import sys; sys.path.insert(0, sys.argv.pop(1)); from proxy.__main__ import main",
-    ]
-    line[-1] += "; sys.exit(main())"
-    done = subprocess.run(
-        [*line, str(ROOT), "console", *arguments],
-        cwd=tmp_path,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
+    code = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); from proxy.__main__ import main; sys.exit(main())"
     )
+    done = python(code, str(ROOT), "console", *arguments, cwd=tmp_path)
     assert done.returncode in (1, 2), done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -157,31 +146,15 @@ def test_wrong_arguments_are_named(tmp_path: Path, arguments: list[str], said: s
 
 def test_missing_package_is_named_with_its_extra() -> None:
     hidden = "import sys; sys.modules['uvicorn'] = None; from proxy.__main__ import main; sys.exit(main())"
-    done = subprocess.run(
-        [sys.executable, "-c", hidden, "console"],
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = python(hidden, "console")
     assert done.returncode == 1
     assert "uvicorn is not installed" in done.stderr
     assert "requirements/console.txt" in done.stderr
 
 
 def test_serve_loads_no_page_and_no_library_of_the_console() -> None:
-    pages = (
-        "console.board",
-        "console.member",
-        "console.rendering",
-        "console.screen",
-        "console.site",
-        "console.views",
-    )
+    pages = tuple(f"console.{name}" for name in ("board", "member", "rendering", "screen", "site", "views"))
     libraries = ("starlette", "uvicorn", "jinja2", "httpx", "sse_starlette", "textual")
     listed = f"import proxy.cli, sys; print([n for n in sys.modules if n.startswith({(*pages, *libraries)})])"
-    done = subprocess.run(
-        [sys.executable, "-c", listed], cwd=ROOT, check=True, capture_output=True, text=True, timeout=60
-    )
-    assert done.stdout.strip() == "[]"
+    done = python(listed)
+    assert (done.returncode, done.stdout.strip()) == (0, "[]")

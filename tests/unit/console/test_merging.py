@@ -1,6 +1,5 @@
 """Rows of several members as one list; the history's bounds; what a page's address may ask for."""
 
-import json
 from typing import Any
 
 import pytest
@@ -13,11 +12,13 @@ from proxy.explain.documents import (
     ClientDocument,
     ClientRow,
     ClientsDocument,
+    ConnectionRow,
+    DemandRow,
     DocumentError,
     Quota,
     RuleRow,
     Times,
-    decode,
+    Wants,
 )
 from tests.support.documents import as_json, read
 from tests.support.scripted_member import rule, times
@@ -82,30 +83,8 @@ def test_history_keeps_the_clients_that_were_seen_last() -> None:
     history = History(clients_max=2)
     for name in ("a", "b", "c"):
         history.add([client(name)], [], now=0.0)
-    assert [history.client(("", name), 0.0, 1) for name in ("a", "b", "c")] == [
-        [None],
-        [IDLE.parts],
-        [IDLE.parts],
-    ]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        [],
-        {"clients": {}},
-        {"clients": ["a"]},
-        {"clients": [{"client_id": 1}]},
-        {"clients": [{"connections": "1"}]},
-        {"clients": [{"user": "", "client_id": "a", "time": {"held": float("inf")}}]},
-        {"clients": [{"user": "", "client_id": "a", "time": {"held": 1.1}}]},
-        {"clients": [{"user": "", "client_id": "a", "connections": 1.5}]},
-        {"clients": [{"user": "", "client_id": "a" * 40_001}]},
-    ],
-)
-def test_document_that_is_none_is_refused(content: object) -> None:
-    with pytest.raises(DocumentError):
-        read(ClientsDocument, content)
+    kept = [history.client(("", name), 0.0, 1) for name in ("a", "b", "c")]
+    assert kept == [[None], [IDLE.parts], [IDLE.parts]]
 
 
 def test_page_beyond_the_last_is_the_last() -> None:
@@ -122,47 +101,51 @@ def test_address_of_another_sort_begins_at_the_first_page() -> None:
 
 Document = dict[str, Any]
 
-MUTED: Document = {
-    "library": "librdkafka 2.3.0",
-    "batch_bytes": 20_480,
-    "in_flight": 5,
-    "waits_until": "2026-11-23T10:40:01.250Z",
-}
-FREE: Document = {"library": "", "batch_bytes": None, "in_flight": 0, "waits_until": None}
-
 
 def connection(peer: str, seconds: float, **parts: float) -> Document:
-    own = {"peer": peer, "broker": 1, "seconds": seconds, "time": times(**parts)}
-    return {**own, **FREE, "in_flight_max": 0, "acks_all": False}
+    own = as_json(ConnectionRow(peer=peer, broker=1, seconds=seconds, in_flight=0))
+    return {**own, "time": times(**parts)}
 
 
 def client_document(
     connections: list[Document], of_all: Document | None = None, total: int | None = None, **fields: Any
 ) -> Document:
     """Return a /v1/client document; its time is that of the first connection."""
+    said = "web of user alice waited."
+    own = ClientDocument(user="alice", client_id="web", window_seconds=60, sentence=said)
     return {
-        "user": "alice",
-        "client_id": "web",
-        "address": "",
-        "window_seconds": 60,
-        "enforcing": True,
-        "sentence": "web of user alice waited.",
+        **as_json(own),
         "time": connections[0]["time"] if connections else times(),
         "time_of_all_connections": times() if of_all is None else of_all,
-        "rule": None,
-        "waits": [],
-        "neighbours": [],
-        "wants": None,
-        "demand": {},
-        "predicted": None,
-        "broker": None,
-        "broker_ms_per_request": None,
-        "brokers": [],
-        "sluice": None,
         "connections": connections,
         "connections_total": len(connections) if total is None else total,
         **fields,
     }
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        {"clients": {}},
+        {"clients": [{"client_id": 1}]},
+        {"clients": [{"user": "", "client_id": "a", "time": {"held": float("inf")}}]},
+        {"clients": [{"user": "", "client_id": "a", "time": {"held": 1.1}}]},
+        {"clients": [{"user": "", "client_id": "a", "connections": 1.5}]},
+        {"clients": [{"user": "", "client_id": "a" * 40_001}]},
+    ],
+)
+def test_list_that_is_none_is_refused(content: object) -> None:
+    with pytest.raises(DocumentError):
+        read(ClientsDocument, content)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"connections": [{"seconds": 1}]}, {"rule": {"kind": "new"}}, {"connections_total": "many"}]
+)
+def test_client_document_that_is_none_is_refused(fields: Document) -> None:
+    with pytest.raises(DocumentError):
+        read(ClientDocument, {**client_document([]), **fields})
 
 
 def together(*documents: Document, missing: tuple[str, ...] = ()) -> ClientDocument:
@@ -173,10 +156,6 @@ def together(*documents: Document, missing: tuple[str, ...] = ()) -> ClientDocum
 def merged(*documents: Document, missing: tuple[str, ...] = ()) -> Document:
     found: Document = as_json(together(*documents, missing=missing))
     return found
-
-
-def lines_of(found: Document) -> list[str]:
-    return list(verdict(decode(json.dumps(found).encode(), ClientDocument)))
 
 
 def test_document_of_one_member_is_as_it_was() -> None:
@@ -290,44 +269,17 @@ def test_client_whose_connections_have_ended_is_merged() -> None:
     assert found["connections"] == []
 
 
-def test_lines_for_people_name_the_member_of_each_connection() -> None:
-    lines = lines_of(
-        merged(client_document([connection("a", 60, muted=0.5)]), client_document([connection("b\x1b", 60)]))
-    )
-    assert lines[-3:] == [
+def test_connection_keeps_its_particulars_and_lines_for_people_name_its_member() -> None:
+    particulars = {"library": "librdkafka 2.3.0", "batch_bytes": 20_480, "in_flight": 5}
+    one = {**connection("a", 60, muted=0.5), **particulars, "waits_until": "2026-11-23T10:40:01.250Z"}
+    other = connection("b\x1b", 60)
+    documents = client_document([one]), client_document([other])
+    assert merged(*documents)["connections"] == [{**one, "member": "gw-1"}, {**other, "member": "gw-2"}]
+    assert list(verdict(together(*documents)))[-3:] == [
         "connections: 2",
-        "  a  broker 1  muted 50%  at gw-1",
+        "  a  broker 1  muted 50%  librdkafka 2.3.0  at gw-1",
         "  b\\x1b  broker 1  idle  at gw-2",
     ]
-
-
-def test_connection_keeps_its_particulars() -> None:
-    one = {**connection("a", 60, muted=0.5), **MUTED}
-    other = {**connection("b", 60), **FREE}
-    found = merged(client_document([one]), client_document([other]))
-    assert found["connections"] == [{**one, "member": "gw-1"}, {**other, "member": "gw-2"}]
-    assert lines_of(found)[-2:] == [
-        "  a  broker 1  muted 50%  librdkafka 2.3.0  at gw-1",
-        "  b  broker 1  idle  at gw-2",
-    ]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"sentence": 1},
-        {"connections": {}},
-        {"connections": [[]]},
-        {"connections": [{"seconds": 1}]},
-        {"neighbours": [{}]},
-        {"time": {"held": "1.0"}},
-        {"rule": {"kind": "new"}},
-        {"connections_total": "many"},
-    ],
-)
-def test_client_document_that_is_none_is_refused(fields: Document) -> None:
-    with pytest.raises(DocumentError):
-        read(ClientDocument, {**client_document([]), **fields})
 
 
 def asking(muted: float, taken: float, most: float | None, **fields: Any) -> Document:
@@ -343,41 +295,39 @@ def asking(muted: float, taken: float, most: float | None, **fields: Any) -> Doc
 
 def test_what_a_client_asks_for_is_added_up() -> None:
     """4.0 MB/s and 2.5 MB/s at two members where it waits, and 0.5 MB/s at a third where it does not."""
-    found = merged(asking(0.5, 2e6, 4e6), asking(0.6, 1e6, 2.5e6), asking(0.0, 5e5, 5e5))
-    assert found["wants"] == {
-        "rate": 7e6,
-        "at_least": False,
-        "assumed": "it waits",
-        "wait_seconds_per_minute": {"1": 36.0, "2": 0.0},
-    }
-    assert found["demand"]["producer_byte_rate"] == {"taken": 3.5e6, "highest": 3.5e6, "most": 7e6}
-    assert found["sentence"].endswith("At all of them together it asks for at most about 7.0 MB/s.")
-    assert "asks for at most about 7.0 MB/s, if it waits" in "\n".join(lines_of(found))
+    found = together(asking(0.5, 2e6, 4e6), asking(0.6, 1e6, 2.5e6), asking(0.0, 5e5, 5e5))
+    assert found.wants == Wants(rate=7e6, assumed="it waits", wait_seconds_per_minute={"1": 36.0, "2": 0.0})
+    assert found.demand["producer_byte_rate"] == DemandRow(taken=3.5e6, highest=3.5e6, most=7e6)
+    assert found.sentence.endswith("At all of them together it asks for at most about 7.0 MB/s.")
+    assert "asks for at most about 7.0 MB/s, if it waits" in "\n".join(verdict(found))
 
 
 @pytest.mark.parametrize(
-    ("taken", "at_least", "words"),
+    ("taken", "wants", "sentence", "line"),
     [
-        (9e5, None, "How much it asks for at all of them together is not known."),
+        (
+            9e5,
+            None,
+            "How much it asks for at all of them together is not known.",
+            "how much it asks for is not known, nor what it would wait with another limit",
+        ),
         (
             2.5e6,
-            True,
-            "It took up to 3.5 MB/s in that time; how much it asks for at all of them together is not",
+            Wants(rate=3.5e6, at_least=True, assumed="it waits"),
+            "It took up to 3.5 MB/s in that time; how much it asks for at all of them together is not known.",
+            "took up to 3.5 MB/s; how much more it asks for is not known",
         ),
     ],
 )
-def test_what_one_member_does_not_know_is_not_stated(taken: float, at_least: bool | None, words: str) -> None:
+def test_what_one_member_does_not_know_is_not_stated(
+    taken: float, wants: Wants | None, sentence: str, line: str
+) -> None:
     """A lower bound of 1.9 MB/s says nothing under a limit of 2 MB/s; 3.5 MB/s do."""
-    found = merged(asking(0.5, 1e6, 2e6), asking(0.95, taken, None))
-    assert words in found["sentence"]
-    lines = "\n".join(lines_of(found))
-    if at_least is None:
-        assert found["wants"] is None
-        assert "how much it asks for is not known, nor what it would wait with another limit" in lines
-    else:
-        assert (found["wants"]["rate"], found["wants"]["at_least"]) == (3.5e6, at_least)
-        assert found["wants"]["wait_seconds_per_minute"] is None
-        assert "took up to 3.5 MB/s; how much more it asks for is not known" in lines
+    found = together(asking(0.5, 1e6, 2e6), asking(0.95, taken, None))
+    assert found.wants == wants
+    assert sentence in found.sentence
+    lines = "\n".join(verdict(found))
+    assert line in lines
     assert "times the limit" not in lines
 
 

@@ -7,7 +7,9 @@ import pytest
 
 from console.top import HEADS, MemberState, Page, choose, document, heading, lines, merge, rows, warnings
 from proxy.explain.documents import ClientsDocument, StatusDocument
+from proxy.explain.parts import NAMES
 from tests.support.documents import read
+from tests.support.scripted_member import row, times
 
 AT = datetime(2026, 11, 23, 5, 6, 7, tzinfo=UTC)
 RULE = {"kind": "produce", "key": "producer_byte_rate", "entity": "client-id <default>", "value": 2e6}
@@ -18,29 +20,18 @@ APART = "these members are no fleet, each has its own budgets: rates are of the 
 
 
 def client(client_id: str, user: str = "alice", connections: int = 1, **fields: Any) -> dict[str, Any]:
-    time = dict.fromkeys(("held", "muted", "sluice", "broker", "poll", "client"), 0.0)
-    time |= {name: fields.pop(name) for name in list(fields) if name in time}
-    time["idle"] = 1 - sum(time.values())
-    return {"user": user, "client_id": client_id, "connections": connections, "time": time, **fields}
+    time = times(**{name: fields.pop(name) for name in NAMES if name in fields})
+    return row(client_id, user, connections=connections, time=time, **fields)
 
 
 def member_state(admin: str, *found: dict[str, Any], member: str = "", **state: Any) -> MemberState:
+    status = read(StatusDocument, {"mode": "enforce", "member": member, **state})
     content = {"clients": list(found), "clients_total": len(found)}
-    return MemberState(
-        admin,
-        read(StatusDocument, {"mode": "enforce", "member": member, **state}),
-        read(ClientsDocument, content, member or admin),
-        (),
-        "",
-    )
+    return MemberState(admin, status, read(ClientsDocument, content, member or admin), (), "")
 
 
 def page_of(*members: MemberState) -> Page:
     return merge(members, AT, 60)
-
-
-def words(line: str) -> list[str]:
-    return line.split()
 
 
 WAITS = client("waits", held=0.6, rule=RULE, quotas=[QUOTA])
@@ -84,10 +75,10 @@ def test_plain_table_has_rates_limits_and_reasons() -> None:
     page = page_of(member_state("a:1", WAITS, SLOW))
     heading_line, _, heads, *table = lines(page, choose(rows(page), "waits"))
     assert heading_line == "sluice top  05:06:07  last minute  enforcing  2 clients"
-    assert words(heads) == words("CLIENT USER WAITS WHY RATE OF LIMIT CONNECTIONS")
+    assert " ".join(heads.split()) == "CLIENT USER WAITS WHY RATE OF LIMIT CONNECTIONS"
     limit = "producer_byte_rate 2.0 MB/s of client-id <default>"
-    assert words(table[0]) == words(f"waits alice 60% {limit} 1.0 MB/s of 2.0 MB/s 1")
-    assert words(table[1]) == words("slow bob 0% slow client: reads or sends slowly - 5")
+    assert " ".join(table[0].split()) == f"waits alice 60% {limit} 1.0 MB/s of 2.0 MB/s 1"
+    assert " ".join(table[1].split()) == "slow bob 0% slow client: reads or sends slowly - 5"
 
 
 @pytest.mark.parametrize(("rate", "over"), [(1.98, True), (1.05, False)])
@@ -99,7 +90,7 @@ def test_client_over_its_limit_that_does_not_wait_is_said_to_be_over(rate: float
     *_, first, _ = lines(page, choose(found, "limit"))
     why = "over its request quota, and hardly waits" if over else "asks for little"
     limit = f"{rate} % of 1 %{', over' if over else ''}"
-    assert words(first) == words(f"asks alice 0% {why} {limit} 1")
+    assert " ".join(first.split()) == f"asks alice 0% {why} {limit} 1"
 
 
 def test_members_are_merged_and_shown() -> None:
@@ -151,19 +142,11 @@ def test_json_has_whole_names_and_all_parts() -> None:
     page = page_of(state._replace(missing=("worker 2 (it does not run)",)))
     found = document(page, choose(rows(page), "waits"))
     assert found["at"] == "2026-11-23T05:06:07+00:00"
-    assert found["members"] == [
-        {
-            "admin": "a:1",
-            "name": "gw-1",
-            "problem": "",
-            "missing": ["worker 2 (it does not run)"],
-            "mode": "enforce",
-            "enforcing": True,
-        }
-    ]
-    assert list(warnings(page)) == [
-        "gw-1 lacks worker 2 (it does not run): clients connected there are not shown"
-    ]
+    lacking = {"problem": "", "missing": ["worker 2 (it does not run)"]}
+    member = {"admin": "a:1", "name": "gw-1", "mode": "enforce", "enforcing": True, **lacking}
+    assert found["members"] == [member]
+    said = "gw-1 lacks worker 2 (it does not run): clients connected there are not shown"
+    assert list(warnings(page)) == [said]
     (one,) = found["clients"]
     assert one["client_id"] == "\x1b" * 100
     assert (one["waits"], one["limit"], one["members"]) == (0.25, None, ["gw-1"])

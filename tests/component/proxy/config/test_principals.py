@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.config.principals import CertificateError, expires_at, subject
 from tests.support.certificates import Authority
-from tests.support.der import UTF8, certificate, encoded
+from tests.support.der import UTF8, certificate
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,3 @@ def test_wrong_byte_ends_in_a_subject_or_in_its_own_error(at: int, value: int) -
             read(bytes(data))
         except CertificateError:
             continue
-
-
-def test_der_helper_encodes_valid_certificates() -> None:
-    assert encoded(0x30, b"a" * 200)[:3] == b"\x30\x81\xc8"

@@ -1,12 +1,15 @@
 """What a reload may apply, and what needs a restart."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proxy.config import Changes, Config, compare, engine_options, merge_live, read_definitions, unenforced
 from proxy.system.errors import ConfigError
 from quotas.definitions.entities import DEFAULT, Entity
+from quotas.options import EngineOptions
+from tests.support import configurations
 from tests.support.configurations import parsed
 
 SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\nname = "a"\n'
@@ -16,13 +19,10 @@ def made(text: str = "", small: str = SMALL) -> Config:
     return parsed(small + text)
 
 
-def test_equal_configurations_have_no_changes() -> None:
-    assert compare(made(), made()) == Changes()
-
-
 @pytest.mark.parametrize(
     ("text", "live", "restart"),
     [
+        ("", (), ()),
         ('[quotas]\nmode = "observe"\nproducer_default = 5', ("quotas.mode", "quotas.producer_default"), ()),
         ('[quotas]\nfile = "q"\nproducer_override = "a:1"', ("quotas.file", "quotas.producer_override"), ()),
         ('[quotas]\npolicy = "kip13"', ("quotas.policy", "quotas.hold_seconds_max"), ()),
@@ -68,36 +68,17 @@ def producer_rate(config: Config, client_id: str, quota_text: str = "") -> float
     return read_definitions(config.quotas, quota_text).limit("producer_byte_rate", "", client_id)[0]
 
 
-def test_engine_options_are_the_settings(tmp_path: Path) -> None:
-    options = engine_options(
-        made_in(
-            tmp_path,
-            '[quotas]\npolicy = "schedule"\nmode = "observe"\nscope = "cluster"\nwindow_samples = 5\n'
-            "window_seconds = 2\n"
-            "burst_seconds = 0.5\nhold_seconds_max = 3\nmute_seconds_max = 4\n[limits]\nclient_ids_max = 6",
-        )
+def test_engine_options_are_the_settings() -> None:
+    keys: dict[str, Any] = {"policy": "schedule", "mode": "observe", "scope": "cluster"}
+    keys |= {"window_samples": 5, "window_seconds": 2, "burst_seconds": 0.5}
+    keys |= {"hold_seconds_max": 3.0, "mute_seconds_max": 4.0, "new_connections": "as-kafka"}
+    keys |= {"partition_mutations_rate": 0.5, "partition_mutations_burst": 100.0}
+    keys |= {"charge_validate_only": False, "charge_auto_created": False, "unknown_users": "refuse"}
+    found = engine_options(
+        configurations.made(quotas=keys, limits={"client_ids_max": 6, "kept_bytes_max": "8M"})
     )
-    assert (options.policy, options.mode, options.scope) == ("schedule", "observe", "cluster")
-    assert (options.window_samples, options.window_seconds, options.burst_seconds) == (5, 2, 0.5)
-    assert (options.hold_seconds_max, options.mute_seconds_max, options.client_ids_max) == (3, 4, 6)
-
-
-def test_partition_mutations_are_the_settings(tmp_path: Path) -> None:
-    options = engine_options(made_in(tmp_path, ""))
-    assert (options.partition_mutations_rate, options.partition_mutations_burst) == (None, None)
-    assert (options.charge_validate_only, options.charge_auto_created) == (True, True)
-    text = "[quotas]\npartition_mutations_rate = 0.5\npartition_mutations_burst = 100\n"
-    options = engine_options(
-        made_in(tmp_path, text + "charge_validate_only = false\ncharge_auto_created = false")
-    )
-    assert (options.partition_mutations_rate, options.partition_mutations_burst) == (0.5, 100)
-    assert (options.charge_validate_only, options.charge_auto_created) == (False, False)
-
-
-@pytest.mark.parametrize("value", ["none", "default", "refuse"])
-def test_unknown_users_is_the_setting(tmp_path: Path, value: str) -> None:
-    assert engine_options(made_in(tmp_path, "")).unknown_users == "none"
-    assert engine_options(made_in(tmp_path, f'[quotas]\nunknown_users = "{value}"')).unknown_users == value
+    # Three eighths of what is kept are for clients.
+    assert found == EngineOptions(**keys, client_ids_max=6, client_bytes_max=3_000_000)
 
 
 @pytest.mark.parametrize("value", ["0", "-1", '"x"', "nan", "inf", "true"])
@@ -122,34 +103,35 @@ def test_nothing_set_means_unlimited(tmp_path: Path) -> None:
     assert producer_rate(made_in(tmp_path, ""), "a") is None
 
 
+NAMED = '[[quota]]\nclient_id = "a"\n'
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (
-            '[[quota]]\nclient_id = "a"\nproducer_rate = 5',
-            ": quota[0].producer_rate: unknown key, value 5; did you mean 'producer_byte_rate'?",
+            NAMED + "producer_rate = 5",
+            "producer_rate: unknown key, value 5; did you mean 'producer_byte_rate'?",
+        ),
+        ('[[quota]]\nclientid = "a"', "clientid: unknown key, value 'a'; did you mean 'client_id'?"),
+        (
+            NAMED + "connection_creation_rate = 5",
+            "connection_creation_rate: is no limit of client_id; its limits: ",
         ),
         (
-            '[[quota]]\nclientid = "a"\nproducer_byte_rate = 5',
-            ": quota[0].clientid: unknown key, value 'a'; did you mean 'client_id'?",
+            NAMED + "producer_byte_rate = 0",
+            "producer_byte_rate: must be greater than 0, not 0.0; without the key",
         ),
-        (
-            '[[quota]]\nclient_id = "a"\nconnection_creation_rate = 5',
-            ": quota[0].connection_creation_rate: is no limit of client_id; its limits: consumer_byte_rate, contr",
-        ),
-        (
-            '[[quota]]\nclient_id = "a"\nproducer_byte_rate = 0',
-            ": quota[0].producer_byte_rate: must be greater than 0, not 0.0; without the key there is no limit",
-        ),
-        ("[[quota]]\nzzz = 1", ": quota[0].zzz: unknown key, value 1; known: user, client_id, ip, topic, producer"),
+        ("[[quota]]\nzzz = 1", "zzz: unknown key, value 1; known: user, client_id, ip, topic, producer"),
         ("quota = ", ": not TOML"),
     ],
-)  # fmt: skip
+)
 def test_wrong_quotas_file_names_file_key_and_value(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "q.toml").write_text(text)
     with pytest.raises(ConfigError) as caught:
         read_definitions(made_in(tmp_path, '[quotas]\nfile = "q.toml"').quotas)
-    assert str(caught.value).startswith(f"{tmp_path / 'q.toml'}{message}")
+    place = f"{tmp_path / 'q.toml'}{'' if message.startswith(':') else ': quota[0].'}"
+    assert str(caught.value).startswith(f"{place}{message}")
 
 
 def test_quotas_file_that_is_not_there(tmp_path: Path) -> None:
@@ -176,36 +158,28 @@ def test_limits_without_effect_are_named(tmp_path: Path) -> None:
     assert [warning.split(" has no effect")[0] for warning in found] == ["quota of ip 'kafka.example.org'"]
 
 
+PATTERN = "there are no patterns, as in Kafka: it is this name letter by letter"
+OF_ALL = 'letter by letter; every name without an entry of its own is "<default>"'
+
+
 @pytest.mark.parametrize(
     ("part", "name", "said"),
     [
-        ("client_id", "app-*", "quota of client id 'app-*': there are no patterns, as in Kafka"),
-        ("client_id", "*", 'every name without an entry of its own is "<default>"'),
-        ("topic", "orders.*", "quota of topic 'orders.*': there are no patterns"),
-        (
-            "user",
-            "User:ann",
-            "quota of user 'User:ann': users are named without their principal's type: 'ann'",
-        ),
-        ("client_id", "team-?", "quota of client id 'team-?': there are no patterns, as in Kafka"),
-        ("user", "^team-.+", "quota of user '^team-.+': there are no patterns, as in Kafka"),
-        ("client_id", "a*", "it is this name letter by letter: write each name"),
-        ("client_id", "default", 'letter by letter; every name without an entry of its own is "<default>"'),
-        ("user", "<Default>", 'letter by letter; every name without an entry of its own is "<default>"'),
-        (
-            "client_id",
-            "reports ",
-            "'reports ': a blank at an end is a part of the name; without it: 'reports'",
-        ),
-        (
-            "client_id",
-            "a,b",
-            "'a,b': a comma is a part of the name; several names are several [[quota]] tables",
-        ),
+        ("client_id", "app-*", f"{PATTERN}: write each name"),
+        ("client_id", "*", OF_ALL),
+        ("topic", "orders.*", PATTERN),
+        ("client_id", "team-?", PATTERN),
+        ("user", "^team-.+", PATTERN),
+        ("user", "User:ann", "users are named without their principal's type: 'ann'"),
+        ("client_id", "default", OF_ALL),
+        ("user", "<Default>", OF_ALL),
+        ("client_id", "reports ", "a blank at an end is a part of the name; without it: 'reports'"),
+        ("client_id", "a,b", "a comma is a part of the name; several names are several [[quota]] tables"),
     ],
 )
 def test_misleading_names_are_reported(part: str, name: str, said: str) -> None:
     (warning,) = unenforced([(Entity(**{part: name}), {})])
+    assert warning.startswith(f"quota of {part.replace('_', ' ')} {name!r}: ")
     assert said in warning
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from proxy.config import Address, ClusterOptions, ClusterTls, Config, FleetTls, ListenerTls
-from proxy.system.errors import ConfigError
 from tests.support import configurations
 
 CLUSTER = '[cluster]\nbootstrap = "b:9092"\n[[listeners]]\n'
@@ -12,10 +11,6 @@ FLEET = '[fleet]\nname = "gw-1"\nholder = "gw-1:19070"\nbind = "0.0.0.0:19070"\n
 
 def parsed(text: str) -> Config:
     return configurations.parsed(CLUSTER + text)
-
-
-def test_process_without_a_holder_is_no_member() -> None:
-    assert not parsed("").fleet.configured
 
 
 def test_member_with_the_holders_address_is_the_holder() -> None:
@@ -31,9 +26,18 @@ def test_all_members_may_use_one_file() -> None:
     assert not [warning for warning in config.warnings if warning.startswith("fleet.")]
 
 
-def test_address_that_members_reach_may_be_another_one() -> None:
-    config = parsed(FLEET.replace('"gw-1:19070"', '"lb:7000"') + 'advertised = "lb:7000"\n')
+@pytest.mark.parametrize(
+    "text",
+    [
+        FLEET.replace('"gw-1:19070"', '"lb:7000"') + 'advertised = "lb:7000"\n',
+        '[fleet]\nholder = "127.0.0.1:7000"\nbind = "127.0.0.1:7000"\n',
+    ],
+)
+def test_address_that_members_reach_may_be_another_one(text: str) -> None:
+    config = parsed(text + 'secret_file = "x"\n')
     assert config.fleet.holds_by_name
+    assert config.fleet.own_name
+    assert not [warning for warning in config.warnings if warning.startswith("fleet.")]
 
 
 def test_group_chooses_the_holder_where_none_is_named() -> None:
@@ -44,22 +48,12 @@ def test_group_chooses_the_holder_where_none_is_named() -> None:
     assert options.group == "__sluice"
 
 
-def test_group_behind_sluice_is_an_error() -> None:
-    text = (
-        '[cluster]\nbootstrap = "b:9092"\n[[listeners]]\n[listeners.upstreams]\n1 = "b:9092"\n'
-        '[fleet]\nbind = "127.0.0.1:19070"\n'
-    )
-    with pytest.raises(
-        ConfigError, match=r"cluster\.bootstrap: with a group that chooses the fleet's holder"
-    ):
-        configurations.parsed(text)
-
-
 GROUP = '[fleet]\nbind = "127.0.0.1:19070"\n'
 OTHER = GROUP + 'bootstrap = "ops1:9092, ops2:9092"\n'
 
 
 def test_group_and_topics_are_on_the_throttled_cluster_by_default() -> None:
+    assert not parsed("").fleet.configured
     config = parsed(GROUP)
     assert config.fleet.cluster is None
     assert config.fleet_cluster is config.cluster
@@ -96,25 +90,6 @@ def test_password_of_the_other_cluster_may_come_from_the_environment() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        (GROUP + '[fleet.cluster]\nusername = "u"\n', r"fleet\.bootstrap: must name the brokers"),
-        (OTHER + '[fleet.cluster]\nbootstrap = "c:1"\n', "it is the key fleet.bootstrap: leave it out"),
-        (OTHER + "cluster = true\n", r"fleet\.cluster: must be a table: \[fleet\.cluster\]"),
-        (OTHER + '[fleet.cluster]\nusername = "u"\n', r"fleet\.cluster\.sasl_mechanism: is needed"),
-        (
-            OTHER + '[fleet.cluster]\nsasl_mechanism = "AWS_MSK_IAM"\n[fleet.cluster.tls]\n',
-            r"fleet\.holder: is needed with AWS_MSK_IAM",
-        ),
-        (GROUP + 'bootstrap = "127.0.0.1:19090"\n', r"fleet\.bootstrap: is the address of Sluice itself"),
-    ],
-)
-def test_other_cluster_that_cannot_be_is_an_error(text: str, problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        parsed(text)
-
-
 def test_other_cluster_without_a_group_and_topics_has_no_effect() -> None:
     named = '[fleet]\nholder = "h:1"\nbootstrap = "ops1:9092"\n'
     assert any(warning.startswith("fleet.bootstrap: has no effect") for warning in parsed(named).warnings)
@@ -148,63 +123,12 @@ def test_member_without_a_port_needs_no_certificate() -> None:
     assert found == FleetTls(client_auth="none")
 
 
-@pytest.mark.parametrize(
-    ("keys", "problem"),
-    [
-        ("[fleet.tls]\n", r"fleet\.tls\.cert_file: must name the certificate of this member's port"),
-        ('[fleet.tls]\nkey_file = "k"\n', r"fleet\.tls\.cert_file: must be given with a key"),
-        (TLS + 'client_auth = "required"\n', r"fleet\.tls\.client_ca_file: must be given with"),
-        (TLS + 'principal_mapping_rules = "DEFAULT"\n', r"fleet\.tls\.principal_mapping_rules: unknown key"),
-        (TLS + 'key_password = "a"\nkey_password_file = "b"\n', r"fleet\.tls\.key_password_file: and"),
-        ("tls = true\n", r"fleet\.tls: must be a table: \[fleet\.tls\]"),
-    ],
-)
-def test_tls_that_cannot_be_is_an_error(keys: str, problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        parsed(GROUP + keys)
-
-
 def test_members_certificates_are_as_good_as_a_secret() -> None:
     wide = '[fleet]\nname = "gw-1"\nbind = "0.0.0.0:19070"\n'
     assert any("may take shares" in warning for warning in parsed(wide + TLS).warnings)
     found = parsed(wide + TLS + 'client_ca_file = "ca.pem"\n').warnings
     assert not any("may take shares" in warning for warning in found)
     assert any("can be the holder" in warning for warning in found)  # the group is another matter
-
-
-def test_bind_that_is_no_wildcard_is_the_address() -> None:
-    config = parsed('[fleet]\nholder = "127.0.0.1:7000"\nbind = "127.0.0.1:7000"\n')
-    assert config.fleet.holds_by_name
-    assert not [warning for warning in config.warnings if warning.startswith("fleet.")]
-
-
-def test_hosts_name_is_the_members_name() -> None:
-    assert parsed('[fleet]\nholder = "gw-1:19070"\n').fleet.own_name
-
-
-@pytest.mark.parametrize("key", ['name = "a"', 'secret_file = "x"'])
-def test_keys_of_a_member_that_has_no_port_and_no_holder_are_an_error(key: str) -> None:
-    with pytest.raises(ConfigError, match=r"fleet\.bind: is needed with fleet\."):
-        parsed(f"[fleet]\n{key}\n")
-
-
-@pytest.mark.parametrize(
-    ("key", "problem"),
-    [
-        ('name = " a"', "must be a name of printable ASCII"),
-        ("members_max = 257", "must be between 1 and 256"),
-        ('cut_off = "all"', 'must be "share" or "least"'),
-        ('advertised = "a:1"', r"fleet\.bind: is needed with fleet\.advertised"),
-    ],
-)
-def test_key_that_cannot_be_is_an_error(key: str, problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        parsed(f'[fleet]\nholder = "h:1"\n{key}\n')
-
-
-def test_port_of_the_holder_that_is_bound_twice_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"fleet\.bind: port 19080 is bound already by admin\.bind"):
-        parsed('[fleet]\nholder = "127.0.0.1:19080"\nbind = "127.0.0.1:19080"\n')
 
 
 def test_port_without_a_secret_is_a_warning() -> None:
@@ -218,3 +142,43 @@ def test_windows_of_replication_are_a_warning() -> None:
     found = parsed(listener + FLEET + 'secret_file = "x"\n[replication]\npolicy = "kip73"\n').warnings
     (warning,) = found
     assert warning.startswith("fleet: with replication.policy kip73 shares hold on an average")
+
+
+HELD = '[fleet]\nholder = "h:1"\n'
+BEHIND = '[listeners.upstreams]\n1 = "b:9092"\n[fleet]\nbind = "127.0.0.1:19070"\n'
+IAM = '[fleet.cluster]\nsasl_mechanism = "AWS_MSK_IAM"\n[fleet.cluster.tls]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (BEHIND, "cluster.bootstrap: with a group that chooses the fleet's holder"),
+        (GROUP + '[fleet.cluster]\nusername = "u"\n', "fleet.bootstrap: must name the brokers"),
+        (OTHER + '[fleet.cluster]\nbootstrap = "c:1"\n', "it is the key fleet.bootstrap: leave it out"),
+        (OTHER + "cluster = true\n", "fleet.cluster: must be a table: [fleet.cluster]"),
+        (OTHER + '[fleet.cluster]\nusername = "u"\n', "fleet.cluster.sasl_mechanism: is needed"),
+        (OTHER + IAM, "fleet.holder: is needed with AWS_MSK_IAM"),
+        (GROUP + 'bootstrap = "127.0.0.1:19090"\n', "fleet.bootstrap: is the address of Sluice itself"),
+        (GROUP + "[fleet.tls]\n", "fleet.tls.cert_file: must name the certificate of this member's port"),
+        (GROUP + '[fleet.tls]\nkey_file = "k"\n', "fleet.tls.cert_file: must be given with a key"),
+        (GROUP + TLS + 'client_auth = "required"\n', "fleet.tls.client_ca_file: must be given with"),
+        (
+            GROUP + TLS + 'principal_mapping_rules = "DEFAULT"\n',
+            "fleet.tls.principal_mapping_rules: unknown key",
+        ),
+        (GROUP + TLS + 'key_password = "a"\nkey_password_file = "b"\n', "fleet.tls.key_password_file: and"),
+        (GROUP + "tls = true\n", "fleet.tls: must be a table: [fleet.tls]"),
+        ('[fleet]\nname = "a"\n', "fleet.bind: is needed with fleet."),
+        ('[fleet]\nsecret_file = "x"\n', "fleet.bind: is needed with fleet."),
+        (HELD + 'name = " a"\n', "must be a name of printable ASCII"),
+        (HELD + "members_max = 257\n", "must be between 1 and 256"),
+        (HELD + 'cut_off = "all"\n', 'must be "share" or "least"'),
+        (HELD + 'advertised = "a:1"\n', "fleet.bind: is needed with fleet.advertised"),
+        (
+            '[fleet]\nholder = "127.0.0.1:19080"\nbind = "127.0.0.1:19080"\n',
+            "fleet.bind: port 19080 is bound already by admin.bind",
+        ),
+    ],
+)
+def test_fleet_that_cannot_be_is_an_error(text: str, problem: str) -> None:
+    assert problem in configurations.refused(CLUSTER + text)

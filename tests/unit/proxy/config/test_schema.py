@@ -1,5 +1,6 @@
 """Single values of the configuration: what is taken, what is refused, and that an error names key and value."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,6 +28,7 @@ RATES = QuotaSettings.__annotations__["producer_override"]
         (Annotated[int, number(0, 10_000)], "10k", 10_000),
         (Annotated[float, number(0, 10)], 0.5, 0.5),
         (Annotated[float, number(0, 10)], "10", 10.0),
+        (Annotated[float, number(0, 10)], 10, 10.0),
         (Port, 65535, 65535),
         (Rate, "2M", 2_000_000),
         (Host, "kafka-1.example.org", "kafka-1.example.org"),
@@ -51,7 +53,9 @@ RATES = QuotaSettings.__annotations__["producer_override"]
     ],
 )
 def test_reader_takes(annotation: Any, written: object, meant: object) -> None:
-    assert read_value("key", annotation, written) == meant
+    found = read_value("key", annotation, written)
+    assert found == meant
+    assert isinstance(meant, Mapping) or type(found) is type(meant)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
 """Where quotas and the reassignment journal are kept: what goes with each place, and the old name of its key."""
 
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from proxy.config import Config, compare
+from proxy.config import compare
 from tests.support.configurations import BASE, made, made_refused, parsed
 
 GATEWAY = '[cluster]\nbootstrap = "kafka:9092"\n[[listeners]]\n'
@@ -68,85 +68,66 @@ def test_alter_principals_have_no_effect_where_each_member_has_a_file() -> None:
     assert made(quotas={"alter_principals": ["ops"], "store": "topic"}, fleet=fleet).warnings == ()
 
 
-def journal(place: str | None, reassignment: Mapping[str, object] | None = None) -> dict[str, object]:
+def batch(journal: str | None = "topic", **keys: object) -> dict[str, object]:
     """`[reassignment]` in batches with its journal there."""
-    return {"mode": "batch", **({} if place is None else {"journal": place}), **(reassignment or {})}
-
-
-def journaled(
-    place: str | None, *, reassignment: Mapping[str, object] | None = None, **tables: object
-) -> Config:
-    return made(reassignment=journal(place, reassignment), **tables)
-
-
-def journal_refused(
-    place: str | None, *, reassignment: Mapping[str, object] | None = None, **tables: object
-) -> str:
-    return made_refused(reassignment=journal(place, reassignment), **tables)
+    return {"mode": "batch", **({} if journal is None else {"journal": journal}), **keys}
 
 
 def test_journal_is_a_directory_or_a_topic() -> None:
-    settings = journaled("topic").reassignment
+    settings = made(reassignment=batch()).reassignment
     assert (settings.in_topic, settings.directory) == (True, None)
     assert settings.journal_topic == "__sluice-reassignments"
     for path, directory in (("./topic", "/etc/sluice/topic"), ("/var/journal", "/var/journal")):
-        settings = journaled(path).reassignment
+        settings = made(reassignment=batch(path)).reassignment
         assert (settings.in_topic, settings.directory) == (False, Path(directory))
 
 
 @pytest.mark.parametrize("journal", [None, "file"])
 def test_file_is_the_default_directory(journal: str | None) -> None:
     state = {"directory": "state"}
-    assert journaled(journal, state=state).reassignment.directory == BASE / "state" / "reassignment"
-    assert 'on disk, or "topic"' in journal_refused(journal)
+    assert (
+        made(reassignment=batch(journal), state=state).reassignment.directory
+        == BASE / "state" / "reassignment"
+    )
+    assert 'on disk, or "topic"' in made_refused(reassignment=batch(journal))
 
 
 @pytest.mark.parametrize("name", ["a b", "..", "x" * 250, ""])
 def test_name_that_no_journal_may_have_is_refused(name: str) -> None:
-    assert "reassignment.journal_topic" in journal_refused("topic", reassignment={"journal_topic": name})
+    assert "reassignment.journal_topic" in made_refused(reassignment=batch(journal_topic=name))
 
 
 def test_topic_of_something_else_is_refused() -> None:
-    other = {"journal_topic": "__mine"}
+    other: dict[str, Any] = {"journal_topic": "__mine"}
     store = {"store": "topic", "topic": "__mine"}
-    assert "another topic than quotas.topic" in journal_refused("topic", reassignment=other, quotas=store)
-    assert journaled("topic", reassignment=other, quotas={"topic": "__mine"}).reassignment.in_topic
+    assert "another topic than quotas.topic" in made_refused(reassignment=batch(**other), quotas=store)
+    assert made(reassignment=batch(**other), quotas={"topic": "__mine"}).reassignment.in_topic
     fleet = {**FLEET, "group": "__mine"}
-    assert "another topic than fleet.group" in journal_refused("topic", reassignment=other, fleet=fleet)
+    assert "another topic than fleet.group" in made_refused(reassignment=batch(**other), fleet=fleet)
 
 
 def test_fleet_needs_a_secret() -> None:
-    assert "fleet.secret_file: is needed" in journal_refused("topic", fleet={"bind": "0.0.0.0:19070"})
-    assert journaled("topic", fleet=FLEET).reassignment.in_topic
-    assert journaled("/journal", fleet={"bind": "0.0.0.0:19070"}).reassignment.batches
+    assert "fleet.secret_file: is needed" in made_refused(
+        reassignment=batch(), fleet={"bind": "0.0.0.0:19070"}
+    )
+    assert made(reassignment=batch(), fleet=FLEET).reassignment.in_topic
+    assert made(reassignment=batch("/journal"), fleet={"bind": "0.0.0.0:19070"}).reassignment.batches
 
 
 def test_brokers_must_be_reached_without_sluice_and_with_a_known_login() -> None:
     sidecar = {**LISTENER, "upstreams": {"1": "127.0.0.1:29092"}}
     cluster = {"bootstrap": "127.0.0.1:29092"}
-    assert "not behind Sluice" in journal_refused("topic", cluster=cluster, listeners=[sidecar])
+    assert "not behind Sluice" in made_refused(reassignment=batch(), cluster=cluster, listeners=[sidecar])
     cluster = {"bootstrap": "kafka:9092", "sasl_mechanism": "AWS_MSK_IAM", "tls": {}}  # type: ignore[dict-item]
-    assert 'cannot be used with [reassignment] journal = "topic"' in journal_refused("topic", cluster=cluster)
+    assert 'cannot be used with [reassignment] journal = "topic"' in made_refused(
+        reassignment=batch(), cluster=cluster
+    )
 
 
 def test_passing_needs_nothing() -> None:
-    config = journaled("topic", reassignment={"mode": "pass"}, fleet={"bind": "0.0.0.0:19070"})
+    config = made(reassignment=batch(mode="pass"), fleet={"bind": "0.0.0.0:19070"})
     assert not config.reassignment.batches
     assert any("reassignment.journal: has no effect" in warning for warning in config.warnings)
-
-
-def test_reassignments_pass_by_default() -> None:
-    assert not made().reassignment.batches
-
-
-def test_journal_lies_in_the_state_directory() -> None:
-    config = made(reassignment={"mode": "batch"}, state={"directory": "state"})
-    assert config.reassignment.directory == BASE / "state" / "reassignment"
-
-
-def test_journal_may_lie_elsewhere() -> None:
-    config = made(reassignment={"mode": "batch", "journal": "/shared"})
-    assert config.reassignment.directory == Path("/shared")
 
 
 def test_limits_apply_live_and_the_mode_does_not() -> None:

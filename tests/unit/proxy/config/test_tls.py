@@ -25,12 +25,6 @@ def cluster_tls(text: str) -> ClusterTls:
     return found
 
 
-def test_without_a_table_there_is_no_tls() -> None:
-    config = parsed(CLUSTER + LISTENER)
-    assert config.listeners[0].tls is None
-    assert config.cluster.tls is None
-
-
 def test_paths_are_relative_to_the_configuration_file() -> None:
     found = listener_tls(
         TLS + 'key_file = "/keys/own.key"\nclient_ca_file = "ca.pem"\nkey_password_file = "p"'
