@@ -12,6 +12,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from queue import Empty
 from threading import Thread
@@ -21,7 +22,7 @@ from protocol.capture import FILE_PREFIX, FILE_SUFFIX, UNFINISHED_SUFFIX
 from proxy.capture.recorder import Batch, Recorder
 from proxy.capture.tables import Ask, Names, Naming, Tables
 from proxy.system.errors import StartError
-from proxy.system.files import try_lock
+from proxy.system.files import sync_directory, try_lock
 from proxy.system.logs import event
 from proxy.system.stats import CaptureStats
 
@@ -108,11 +109,7 @@ class Directory:
         path.rename(final)
         file.close()
         with suppress(OSError):
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync_directory(self.path)
         return final
 
     def finished(self) -> list[Finished]:
@@ -151,13 +148,8 @@ class Directory:
         except OSError as error:
             if path.name not in self._unremovable:
                 self._unremovable.add(path.name)
-                event(
-                    logger,
-                    logging.WARNING,
-                    "cannot remove an old capture file",
-                    file=path.name,
-                    problem=error.strerror,
-                )
+                said = "cannot remove an old capture file"
+                event(logger, logging.WARNING, said, file=path.name, problem=error.strerror)
             return False
         return True
 
@@ -184,13 +176,8 @@ def _remove_abandoned(path: Path) -> bool:
     except FileNotFoundError:  # another process has finished or removed it
         return False
     except OSError as error:  # without locks, files in use cannot be distinguished
-        event(
-            logger,
-            logging.WARNING,
-            "cannot remove an unfinished capture file",
-            file=path.name,
-            problem=error.strerror,
-        )
+        said = "cannot remove an unfinished capture file"
+        event(logger, logging.WARNING, said, file=path.name, problem=error.strerror)
         return False
     return True
 
@@ -200,19 +187,20 @@ _GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
 RETRY_SECONDS: Final = 5.0
 
 
+@dataclass(eq=False)
 class OpenFile:
     """The file that is being written, which has no final name yet."""
 
-    def __init__(self, path: Path, file: BinaryIO, writer: Any, now: float) -> None:
-        self.path = path
-        self.file = file
-        self.writer = writer
-        self.since = now
-        self.rows = 0
-        self.pending: list[Any] = []
-        self.pending_bytes = 0
+    path: Path
+    file: BinaryIO
+    writer: Any
+    since: float
+    rows: int = 0
+    pending: list[Any] = field(default_factory=list)
+    pending_bytes: int = 0
 
 
+@dataclass(eq=False)
 class Writer:
     """Writes a recorder's batches, in a separate thread.
 
@@ -221,30 +209,22 @@ class Writer:
         ask: requests further ones.
     """
 
-    def __init__(
-        self,
-        recorder: Recorder,
-        directory: Directory,
-        tables: Tables,
-        stats: CaptureStats,
-        name: str,
-        rotate_bytes: int,
-        rotate_seconds: float,
-        known: Names,
-        ask: Ask,
-    ) -> None:
-        self._recorder = recorder
-        self._directory = directory
-        self._tables = tables
-        self._stats = stats
-        self._name = name
-        self._rotate_bytes = rotate_bytes
-        self._rotate_seconds = rotate_seconds
-        self._naming = Naming(known, ask, recorder.queue.qsize)
-        self._file: OpenFile | None = None
-        self._files = 0
-        self._unwritten_rows = 0  # rows that are neither queued, nor of a file, nor dropped
-        self._retry_at = 0.0  # the disk has failed
+    recorder: Recorder
+    directory: Directory
+    tables: Tables
+    stats: CaptureStats
+    name: str
+    rotate_bytes: int
+    rotate_seconds: float
+    known: InitVar[Names]
+    ask: InitVar[Ask]
+    _file: OpenFile | None = field(init=False, default=None)
+    _files: int = field(init=False, default=0)
+    _unwritten_rows: int = field(init=False, default=0)  # neither queued, nor of a file, nor dropped
+    _retry_at: float = field(init=False, default=0.0)  # the disk has failed
+
+    def __post_init__(self, known: Names, ask: Ask) -> None:
+        self._naming = Naming(known, ask, self.recorder.queue.qsize)
         self.thread = Thread(target=self._run, name="capture", daemon=True)
 
     def start(self) -> None:
@@ -260,7 +240,7 @@ class Writer:
         """Write the next batch, or finish a file that is due; False when the queue has ended."""
         try:
             try:
-                batch = self._recorder.queue.get(timeout=self._time_left())
+                batch = self.recorder.queue.get(timeout=self._time_left())
             except Empty:
                 self._rotate()
                 return True
@@ -271,13 +251,13 @@ class Writer:
             try:
                 self._write_batch(batch)
             finally:
-                self._recorder.taken(batch)
+                self.recorder.taken(batch)
             self._unwritten_rows = 0
             if self._time_left() <= 0:
                 self._rotate()
         except Exception:  # the edge of the thread: capture goes on with another file
             logger.exception("internal error: cannot write the capture")
-            self._stats.dropped["internal"] += self._unwritten_rows
+            self.stats.dropped["internal"] += self._unwritten_rows
             self._unwritten_rows = 0
             self._drop_file("internal")
         return True
@@ -291,13 +271,13 @@ class Writer:
     def _time_left(self) -> float:
         """The time until the current file is due, in seconds."""
         if self._file is None:
-            return self._rotate_seconds
-        return max(0.0, self._file.since + self._rotate_seconds - time.monotonic())
+            return self.rotate_seconds
+        return max(0.0, self._file.since + self.rotate_seconds - time.monotonic())
 
     def _write_batch(self, batch: Batch) -> None:
         """Write a batch, or count it as dropped."""
         if time.monotonic() < self._retry_at:
-            self._stats.dropped["disk"] += batch.all_rows
+            self.stats.dropped["disk"] += batch.all_rows
             return
         self._resolve_names(batch)
         failures = list(batch.unfit)
@@ -306,7 +286,7 @@ class Writer:
             logger.error(
                 "internal error: cannot convert %d captured rows", len(failures), exc_info=failures[0]
             )
-            self._stats.dropped["internal"] += len(failures)
+            self.stats.dropped["internal"] += len(failures)
         rows = self._unwritten_rows = sum(piece.num_rows for piece in converted)
         if not rows:
             return
@@ -317,12 +297,12 @@ class Writer:
             self._unwritten_rows = 0
             file.pending += converted
             file.pending_bytes += sum(piece.nbytes for piece in converted)
-            if file.pending_bytes >= min(_GROUP_BYTES_MAX, self._rotate_bytes):
+            if file.pending_bytes >= min(_GROUP_BYTES_MAX, self.rotate_bytes):
                 self._write(file)
         except OSError as error:
             self._write_failed(error, 0 if file is not None else rows)
             return
-        if file.file.tell() >= self._rotate_bytes:
+        if file.file.tell() >= self.rotate_bytes:
             self._rotate()
 
     def _resolve_names(self, batch: Batch) -> None:
@@ -335,7 +315,7 @@ class Writer:
     def _convert(self, batch: Batch, failures: list[Exception]) -> list[Any]:
         """Return the columns of a batch with records; if that fails, of its halves, down to each row at fault."""
         try:
-            return [self._tables.convert(batch)]
+            return [self.tables.convert(batch)]
         except Exception as error:  # noqa: BLE001 - `_write_batch` logs it
             if batch.rows == 1:
                 failures.append(error)
@@ -344,9 +324,9 @@ class Writer:
 
     def _open(self) -> OpenFile:
         self._files += 1
-        path, file = self._directory.create(f"{self._name}-{self._files:06}")
+        path, file = self.directory.create(f"{self.name}-{self._files:06}")
         try:
-            return OpenFile(path, file, self._tables.writer(file), time.monotonic())
+            return OpenFile(path, file, self.tables.writer(file), time.monotonic())
         except BaseException:
             _discard(path, file)
             raise
@@ -354,7 +334,7 @@ class Writer:
     def _write(self, file: OpenFile) -> None:
         """Compress and write the pending rows."""
         if file.pending:
-            file.writer.write_table(self._tables.concatenate(file.pending))
+            file.writer.write_table(self.tables.concatenate(file.pending))
             file.pending, file.pending_bytes = [], 0
 
     def _rotate(self) -> None:
@@ -366,30 +346,30 @@ class Writer:
             self._write(file)
             file.writer.close()
             size = file.file.tell()
-            final = self._directory.finish(file.path, file.file)
+            final = self.directory.finish(file.path, file.file)
         except OSError as error:
             self._write_failed(error, 0)
             return
         self._file = None
-        self._stats.rows += file.rows
-        self._stats.bytes_written += size
+        self.stats.rows += file.rows
+        self.stats.bytes_written += size
         event(logger, logging.INFO, "capture file written", file=final.name, rows=file.rows, bytes=size)
         self._enforce_size_limit(final)
 
     def _enforce_size_limit(self, newest: Path | None = None) -> None:
         """Remove the oldest files above the size limit, and count the remaining ones."""
         try:
-            files = self._directory.make_room(newest)
+            files = self.directory.make_room(newest)
         except OSError as error:
             event(logger, logging.WARNING, "cannot list the capture files", problem=error.strerror)
             return
-        self._stats.files = len(files)
-        self._stats.bytes = sum(file.size for file in files)
-        self._stats.oldest = files[0].modified_ns / 1e9 if files else 0.0
+        self.stats.files = len(files)
+        self.stats.bytes = sum(file.size for file in files)
+        self.stats.oldest = files[0].modified_ns / 1e9 if files else 0.0
 
     def _write_failed(self, error: OSError, rows: int) -> None:
         """Drop the file that cannot be written and `rows` further rows; write nothing for a while."""
-        self._stats.dropped["disk"] += rows
+        self.stats.dropped["disk"] += rows
         rows += self._drop_file("disk")
         self._retry_at = time.monotonic() + RETRY_SECONDS
         event(
@@ -409,7 +389,7 @@ class Writer:
         with suppress(Exception):  # it wants to write a footer
             file.writer.close()
         _discard(file.path, file.file)
-        self._stats.dropped[cause] += file.rows
+        self.stats.dropped[cause] += file.rows
         return file.rows
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, TextIO
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -107,17 +107,9 @@ def write_secret(path: Path, secret: str) -> None:
     Raises:
         OSError: the file exists, or cannot be written.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "w", encoding="ascii", closefd=False) as file:
-            file.write(f"{secret}\n")
-        os.fsync(descriptor)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            path.unlink()
-        raise
-    finally:
-        os.close(descriptor)
+    with _create(path, 0o600) as file:
+        file.write(f"{secret}\n".encode("ascii"))
+        _sync(file)
 
 
 @contextmanager
@@ -254,27 +246,17 @@ def replace(path: Path, pieces: Iterable[str], bytes_max: int) -> Signature:
     temporary = target.with_name(f".{target.name}.new")
     with suppress(FileNotFoundError):
         temporary.unlink()
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "wb", closefd=False) as file:
-            written = 0
-            for piece in pieces:
-                written += file.write(piece.encode())
-            if written > bytes_max:
-                raise OSError(f"{target} would have {written} bytes, over {bytes_max}")
+    with _create(temporary, 0o600) as file:
+        written = sum(file.write(piece.encode()) for piece in pieces)
+        if written > bytes_max:
+            raise OSError(f"{target} would have {written} bytes, over {bytes_max}")
         with suppress(PermissionError):  # another's file stays readable for its group, at least
-            os.fchown(descriptor, before.st_uid, before.st_gid)
-        os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
-        os.fsync(descriptor)
+            os.fchown(file.fileno(), before.st_uid, before.st_gid)
+        os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
+        _sync(file)
         temporary.replace(target)
-        _sync_directory(target.parent)
-        return _of(os.fstat(descriptor))
-    except BaseException:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
-    finally:
-        os.close(descriptor)
+        sync_directory(target.parent)
+        return _of(os.fstat(file.fileno()))
 
 
 def store(path: Path, pieces: Iterable[bytes], mode: int) -> None:
@@ -287,21 +269,37 @@ def store(path: Path, pieces: Iterable[bytes], mode: int) -> None:
     temporary = path.with_suffix(".tmp")
     with suppress(FileNotFoundError):
         temporary.unlink()  # whatever it is: opening a FIFO would wait for a reader
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.writelines(pieces)
-            file.flush()
-            os.fsync(file.fileno())
+    with _create(temporary, mode) as file:
+        file.writelines(pieces)
+        _sync(file)
         temporary.replace(path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
-    _sync_directory(path.parent)
+        sync_directory(path.parent)
 
 
-def _sync_directory(path: Path) -> None:
+@contextmanager
+def _create(path: Path, mode: int) -> Iterator[BinaryIO]:
+    """Create a file, which must not exist, and remove it if the block raises."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        try:
+            yield file
+        except BaseException:
+            with suppress(FileNotFoundError):
+                path.unlink()
+            raise
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_directory(path: Path) -> None:
+    """Make a directory's entries durable.
+
+    Raises:
+        OSError: it failed.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
