@@ -264,7 +264,7 @@ class Certificates:
                 detail=error.problem,
             )
             return
-        side.use(context)
+        side.context = context
         self._stats.certificate_reloads["ok"] += 1
         self._record_expiry(side)
         event(LOG, logging.INFO, "certificates reloaded", key=side.path)
@@ -275,6 +275,6 @@ class Certificates:
             self._stats.certificate_ends[side.path] = ends
 
 
-def _context_of(side: ServerTls | BrokerTls | None) -> Context | None:
+def _context_of(side: TlsSide | None) -> Context | None:
     """Return a function that returns the context in force; None for plaintext."""
     return None if side is None else lambda: side.context

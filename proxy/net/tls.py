@@ -1,13 +1,13 @@
 """TLS contexts from the configuration: the certificates for clients, and the trust in brokers.
 
-TLS 1.2 and newer. Each side has a trust store of its own. `ServerTls` and `BrokerTls` hold the context in force: a
+TLS 1.2 and newer. Each side has a trust store of its own. A `TlsSide` holds the context in force: a
 reload replaces it for new connections; existing ones keep theirs. The private key's password is never logged.
 `proxy.config.principals` maps a certificate's subject to a principal.
 """
 
 import ssl
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from proxy.config import ClusterTls, ListenerTls
 from proxy.config.principals import CertificateError, MappingRules, expires_at, subject
@@ -20,46 +20,49 @@ _ENCRYPTED: Final = b"ENCRYPTED"  # the first lines of PKCS#8 and of the older f
 _VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
-class TlsSide(Protocol):
-    """The TLS context of one side, which can be read again."""
-
-    path: str
-    files: tuple[Path, ...]
-
-    def load(self) -> ssl.SSLContext:
-        """Read the files; may run in a thread."""
-
-    def use(self, context: ssl.SSLContext) -> None:
-        """Use a loaded context for new connections."""
-
-    def expires_at(self) -> float | None:
-        """Return when the side's own certificate expires, in seconds since the epoch; None if there is none."""
-
-
-class ServerTls:
-    """The TLS context towards clients, for one listener.
+class TlsSide:
+    """The TLS context of one side.
 
     Args:
-        options: the listener's TLS options.
+        options: the side's TLS options.
         path: the configuration key, for error messages.
+
+    Attributes:
+        context: for new connections; a reload replaces it.
 
     Raises:
         ConfigError: the files do not give a valid context.
     """
 
-    def __init__(self, options: ListenerTls, path: str) -> None:
+    def __init__(self, options: ListenerTls | ClusterTls, path: str) -> None:
         self.path = path
         self.files = options.files
-        self._options = options
-        self._rules = MappingRules(options.principal_mapping_rules)
+        self._cert_file = options.cert_file
         self.context = self.load()
 
     def load(self) -> ssl.SSLContext:
-        """Read the files into a new context.
+        """Read the files into a new context; may run in a thread.
 
         Raises:
             ConfigError: the files do not give a valid context.
         """
+        raise NotImplementedError
+
+    def expires_at(self) -> float | None:
+        """Return when the side's own certificate expires, in seconds since the epoch; None if there is none."""
+        return _expires_at(self._cert_file)
+
+
+class ServerTls(TlsSide):
+    """The TLS context towards clients, for one listener."""
+
+    def __init__(self, options: ListenerTls, path: str) -> None:
+        self._options = options
+        self._rules = MappingRules(options.principal_mapping_rules)
+        super().__init__(options, path)
+
+    def load(self) -> ssl.SSLContext:
+        """Read the files into a new context, as `TlsSide.load`."""
         options = self._options
         context = _context(ssl.PROTOCOL_TLS_SERVER)
         assert options.cert_file is not None, "the configuration is refused without it"
@@ -68,14 +71,6 @@ class ServerTls:
         if options.client_ca_file is not None:
             _load_trust(context, f"{self.path}.client_ca_file", options.client_ca_file)
         return context
-
-    def use(self, context: ssl.SSLContext) -> None:
-        """Use a loaded context for new handshakes."""
-        self.context = context
-
-    def expires_at(self) -> float | None:
-        """Return when the certificate expires, in seconds since the epoch."""
-        return _expires_at(self._options.cert_file)
 
     def user(self, sock: ssl.SSLSocket) -> str:
         """Return the principal of a client after its handshake.
@@ -90,29 +85,15 @@ class ServerTls:
         return self._rules.name(subject(certificate))
 
 
-class BrokerTls:
-    """The TLS context towards brokers.
-
-    Args:
-        options: the cluster's TLS options.
-        path: the configuration key, for error messages.
-
-    Raises:
-        ConfigError: the files do not give a valid context.
-    """
+class BrokerTls(TlsSide):
+    """The TLS context towards brokers; its own certificate is Sluice's, for brokers that want one."""
 
     def __init__(self, options: ClusterTls, path: str = "cluster.tls") -> None:
-        self.path = path
-        self.files = options.files
         self._options = options
-        self.context = self.load()
+        super().__init__(options, path)
 
     def load(self) -> ssl.SSLContext:
-        """Read the files into a new context.
-
-        Raises:
-            ConfigError: the files do not give a valid context.
-        """
+        """Read the files into a new context, as `TlsSide.load`."""
         options = self._options
         context = _context(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = options.verify_hostname
@@ -123,14 +104,6 @@ class BrokerTls:
         if options.cert_file is not None:
             _load_chain(context, self.path, options)
         return context
-
-    def use(self, context: ssl.SSLContext) -> None:
-        """Use a loaded context for new connections."""
-        self.context = context
-
-    def expires_at(self) -> float | None:
-        """Return when Sluice's certificate for brokers expires, in seconds since the epoch; None without one."""
-        return _expires_at(self._options.cert_file)
 
 
 def _context(protocol: int) -> ssl.SSLContext:
