@@ -5,8 +5,8 @@ import logging
 import secrets
 import sys
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from time import monotonic
 from typing import Final
 
@@ -31,13 +31,13 @@ _TURN_SECONDS: Final = 0.0001
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Capture:
     """A recorder, and the writer of its batches into files."""
 
-    def __init__(self, recorder: Recorder, writer: Writer, stats: CaptureStats) -> None:
-        self.recorder = recorder
-        self._writer = writer
-        self._stats = stats
+    recorder: Recorder
+    writer: Writer
+    stats: CaptureStats
 
     def flush(self) -> None:
         """Hand over the current batch. Called every second, so that rows do not wait for a full batch."""
@@ -54,30 +54,24 @@ class Capture:
         Args:
             hurried: whether the process has to end at once.
         """
-        thread = self._writer.thread
-        began = monotonic()
+        thread = self.writer.thread
+        began, is_hurried = monotonic(), False
         until = began + _STOP_SECONDS_MAX
         while thread.is_alive() and monotonic() < until:
             thread.join(_STEP_SECONDS)
-            if hurried():
+            if not is_hurried and hurried():
                 until = min(until, monotonic() + _HURRIED_SECONDS_MAX)
-                hurried = _not_hurried
+                is_hurried = True
         if thread.is_alive():
-            left = self._writer.unfinished_rows
+            left = self.writer.unfinished_rows
             while not self.recorder.queue.empty():
                 batch = self.recorder.queue.get_nowait()
                 left += 0 if batch is None else batch.all_rows
-            self._stats.dropped["stopped"] += left
-            event(
-                logger, logging.ERROR, "capture is not finished", waited_seconds=round(monotonic() - began, 1)
-            )
-        event(
-            logger,
-            logging.INFO,
-            "capture ended",
-            rows=self._stats.rows,
-            dropped=sum(self._stats.dropped.values()),
-        )
+            self.stats.dropped["stopped"] += left
+            waited = round(monotonic() - began, 1)
+            event(logger, logging.ERROR, "capture is not finished", waited_seconds=waited)
+        dropped = sum(self.stats.dropped.values())
+        event(logger, logging.INFO, "capture ended", rows=self.stats.rows, dropped=dropped)
 
 
 def start(
@@ -105,20 +99,11 @@ def start(
     recorder = Recorder(process, options.sample, counters, options.frames, partitions)
 
     def ask(topic_ids: Collection[bytes]) -> None:
-        loop.call_soon_threadsafe(partial(_ask, names, topic_ids, now_ms))
+        loop.call_soon_threadsafe(_ask, names, topic_ids, now_ms)
 
     tables = Tables(process, names.known, frames=framed)
-    writer = Writer(
-        recorder,
-        directory,
-        tables,
-        counters,
-        process,
-        options.rotate_bytes,
-        options.rotate_seconds,
-        names.known,
-        ask,
-    )
+    rotate = options.rotate_bytes, options.rotate_seconds
+    writer = Writer(recorder, directory, tables, counters, process, *rotate, names.known, ask)
     sys.setswitchinterval(_TURN_SECONDS)
     writer.start()
     event(
@@ -144,10 +129,6 @@ def require_pyarrow() -> None:
         import pyarrow.parquet  # noqa: F401 - only whether it is there
     except ImportError as error:
         raise ConfigError("capture.directory", not_installed("pyarrow", "capture")) from error
-
-
-def _not_hurried() -> bool:
-    return False
 
 
 def _ask(names: TopicNames, topic_ids: Collection[bytes], now_ms: Callable[[], int]) -> None:

@@ -137,20 +137,6 @@ class Records:
         frame_bytes: the bytes reserved for the frames of its rows.
     """
 
-    __slots__ = (
-        "_at",
-        "_frames",
-        "_names",
-        "_origins",
-        "_partitions",
-        "_partitions_at",
-        "_records",
-        "_topic_ids",
-        "_topics",
-        "_unfit",
-        "frame_bytes",
-    )
-
     def __init__(self) -> None:
         # A row weighs at least 1, and as much as it has partitions; the last one may exceed the batch's weight.
         self._records = bytearray(BATCH_WEIGHT * _RECORD_BYTES)
@@ -159,9 +145,8 @@ class Records:
 
     def _begin(self) -> None:
         self._at = self._partitions_at = 0
-        self._origins: dict[
-            int, tuple[int, RowOrigin]
-        ] = {}  # by identity: the number, and what has the identity
+        # By identity: the number, and what has the identity.
+        self._origins: dict[int, tuple[int, RowOrigin]] = {}
         self._topics: list[Topic] = []
         self._names: dict[bytes, int] = {}
         self._topic_ids: dict[bytes, int] = {}
@@ -181,7 +166,9 @@ class Records:
             ) = row  # fmt: skip
             request_bytes, key, version, _, _ = head
             found = self._origins.get(id(origin))
-            number = self._intern_origin(origin) if found is None else found[0]
+            number = len(self._origins) if found is None else found[0]
+            if found is None:
+                self._origins[id(origin)] = number, origin
             partitions_at = self._partitions_at
             for raw, index, size, records in partitions:
                 topics = self._topic_ids if version >= _TOPIC_IDS_SINCE else self._names
@@ -232,11 +219,6 @@ class Records:
         self._begin()
         return count
 
-    def _intern_origin(self, origin: RowOrigin) -> int:
-        number = len(self._origins)
-        self._origins[id(origin)] = number, origin
-        return number
-
     def _intern_topic(self, topics: dict[bytes, int], raw: bytes, by_id: bool) -> int:
         number = topics[raw] = len(self._topics)
         self._topics.append((raw, by_id))
@@ -267,23 +249,6 @@ class Recorder:
         left: the weight that still fits into it.
         queue: batches for the writer; None tells it to end.
     """
-
-    __slots__ = (
-        "_connections",
-        "_frames",
-        "_partition_sample",
-        "_process",
-        "_queued",
-        "_records",
-        "_released",
-        "_reserved",
-        "_sample",
-        "_stats",
-        "_taken",
-        "add",
-        "left",
-        "queue",
-    )
 
     def __init__(
         self,

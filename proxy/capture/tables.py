@@ -7,6 +7,7 @@ release it.
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -168,6 +169,7 @@ Ask = Callable[[Collection[bytes]], None]
 """Requests the names of topic ids; runs on the event loop."""
 
 
+@dataclass(eq=False)
 class Naming:
     """Finds the names of topics that traffic identifies by id.
 
@@ -181,27 +183,27 @@ class Naming:
         waiting: returns the number of batches that wait to be written.
     """
 
-    def __init__(self, known: Names, ask: Ask, waiting: Callable[[], int]) -> None:
-        self._known = known
-        self._ask = ask
-        self._waiting = waiting
-        self._awaited: dict[bytes, None] = {}  # ids waited for recently; the oldest is removed first
-        self._next_wait_at = 0.0
+    known: Names
+    ask: Ask
+    waiting: Callable[[], int]
+    # The ids waited for recently; the oldest is removed first.
+    _awaited: dict[bytes, None] = field(init=False, default_factory=dict)
+    _next_wait_at: float = field(init=False, default=0.0)
 
     def resolve(self, batch: Batch) -> None:
         """Ask for unknown names, and wait a moment for the result if that is worthwhile."""
-        missing = ids_without_name(batch, self._known)
+        missing = ids_without_name(batch, self.known)
         if not missing:
             return
-        self._ask(list(islice(missing, ASKED_AT_ONCE_MAX)))
+        self.ask(list(islice(missing, ASKED_AT_ONCE_MAX)))
         now = time.monotonic()
         new = missing.difference(self._awaited)
         if not new or now < self._next_wait_at:
             return
         until = now + SECONDS_MAX
-        while new and now < until and self._waiting() <= BACKLOG_MAX:
+        while new and now < until and self.waiting() <= BACKLOG_MAX:
             time.sleep(STEP_SECONDS)
-            new = {topic_id for topic_id in new if self._known(topic_id) is None}
+            new = {topic_id for topic_id in new if self.known(topic_id) is None}
             now = time.monotonic()
         if new:
             self._next_wait_at = now + RETRY_SECONDS

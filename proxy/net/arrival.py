@@ -15,6 +15,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from proxy.config.principals import CertificateError, NoMatchingRuleError
@@ -44,45 +45,25 @@ class PortRequirements(NamedTuple):
     tls: ServerTls | None
 
 
+@dataclass(slots=True, eq=False)
 class Arrival:
     """One accepted socket, until it is admitted as a connection or refused."""
 
-    __slots__ = (
-        "_admitted",
-        "_handshake",
-        "_head",
-        "_passes",
-        "_peer",
-        "_reading",
-        "_requirements",
-        "_shared",
-        "_sock",
-        "_timer",
-    )
+    sock: socket.socket
+    peer: Peer
+    requirements: PortRequirements
+    shared: Shared
+    passes: Passes
+    admitted: Admitted
+    _head: bytes = field(init=False, default=b"")
+    _reading: bool = field(init=False, default=False)
+    _handshake: Handshake | None = field(init=False, default=None)
+    _timer: asyncio.TimerHandle = field(init=False)
 
-    def __init__(
-        self,
-        sock: socket.socket,
-        peer: Peer,
-        requirements: PortRequirements,
-        shared: Shared,
-        passes: Passes,
-        admitted: Admitted,
-    ) -> None:
-        self._sock = sock
-        self._peer = peer
-        self._requirements = requirements
-        self._shared = shared
-        self._passes = passes
-        self._admitted = admitted
-        self._head = b""
-        self._reading = False
-        self._handshake: Handshake | None = None
-        shared.arrivals.add(self, peer[0])
-        self._timer: asyncio.TimerHandle = shared.loop.call_later(
-            shared.limits.handshake_seconds, self._timed_out
-        )
-        if requirements.proxy_protocol:
+    def __post_init__(self) -> None:
+        self.shared.arrivals.add(self, self.peer[0])
+        self._timer = self.shared.loop.call_later(self.shared.limits.handshake_seconds, self._timed_out)
+        if self.requirements.proxy_protocol:
             self._read(self._on_header)
         else:
             self._address_known()
@@ -90,7 +71,7 @@ class Arrival:
     def close(self) -> None:
         """Close the socket and stop: the process ends, or the arrival has failed."""
         if self._detach():
-            self._sock.close()
+            self.sock.close()
 
     def displace(self) -> None:
         """Close in favor of another address: too many connections are arriving, and this address has most of them."""
@@ -103,15 +84,15 @@ class Arrival:
 
     def _on_header(self) -> None:
         try:
-            data = self._sock.recv(V2_BYTES_MAX, socket.MSG_PEEK)
+            data = self.sock.recv(V2_BYTES_MAX, socket.MSG_PEEK)
             if not data:
                 self.close()  # a health check, or a client that has changed its mind
                 return
             header = parse(self._head + data)
             if header is None:  # all of it belongs to the header
-                self._head += self._sock.recv(len(data))
+                self._head += self.sock.recv(len(data))
                 return
-            self._sock.recv(header.length - len(self._head))
+            self.sock.recv(header.length - len(self._head))
         except (BlockingIOError, InterruptedError):
             return
         except ProxyHeaderError as error:
@@ -122,27 +103,27 @@ class Arrival:
             return
         self._read(None)
         if header.source is not None:
-            self._peer = header.source
-            self._shared.arrivals.add(self, header.source[0])
+            self.peer = header.source
+            self.shared.arrivals.add(self, header.source[0])
         self._address_known()
 
     def _address_known(self) -> None:
         """Continue with the client's address, after the PROXY header if there is one."""
-        if not self._passes(self._sock, self._peer):
+        if not self.passes(self.sock, self.peer):
             self._detach()
-        elif self._requirements.tls is None:
+        elif self.requirements.tls is None:
             if self._detach():
-                self._admitted(self._sock, self._peer, None)
+                self.admitted(self.sock, self.peer, None)
         else:
             self._read(self._on_hello)
 
     # TLS.
 
     def _on_hello(self) -> None:
-        tls = self._requirements.tls
+        tls = self.requirements.tls
         assert tls is not None, "asked for only where there is TLS"
         try:
-            first = self._sock.recv(1, socket.MSG_PEEK)
+            first = self.sock.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -156,16 +137,16 @@ class Arrival:
             return
         self._read(None)
         try:
-            secured = tls.context.wrap_socket(self._sock, server_side=True, do_handshake_on_connect=False)
+            secured = tls.context.wrap_socket(self.sock, server_side=True, do_handshake_on_connect=False)
         except OSError as error:
             self._fail("tls_handshake", handshake_problem(error))
             return
-        self._sock = secured
-        self._handshake = self._shared.handshakes.begin(secured, "client", self._secured, self._insecure)
+        self.sock = secured
+        self._handshake = self.shared.handshakes.begin(secured, "client", self._secured, self._insecure)
 
     def _secured(self) -> None:
         self._handshake = None
-        tls, sock = self._requirements.tls, self._sock
+        tls, sock = self.requirements.tls, self.sock
         assert tls is not None, "its handshake is done"
         assert isinstance(sock, ssl.SSLSocket), "and this is what it made"
         try:
@@ -174,57 +155,50 @@ class Arrival:
             self._fail("principal_unmapped", str(error))
             return
         if self._detach():
-            self._admitted(TlsSocket(sock), self._peer, user)
+            self.admitted(TlsSocket(sock), self.peer, user)
 
     def _insecure(self, error: Exception) -> None:
         self._handshake = None
-        if not isinstance(error, OSError) or self not in self._shared.arrivals:
+        if not isinstance(error, OSError) or self not in self.shared.arrivals:
             self._fail("internal", type(error).__name__)
             return
         refused = getattr(error, "reason", None) == "PEER_DID_NOT_RETURN_A_CERTIFICATE"
         refused = refused or isinstance(error, ssl.SSLCertVerificationError)
         self._count("client_certificate" if refused else "tls_handshake", handshake_problem(error))
-        self._linger()
-
-    def _linger(self) -> None:
-        """Keep the socket open until the client has received the TLS alert."""
         self._detach()
-        # The plain socket again: TLS has no more to send.
-        close_softly(socket.socket(fileno=self._sock.detach()), self._shared, self._peer[0])
+        # Open until the client has received the TLS alert; the plain socket again: TLS has no more to send.
+        close_softly(socket.socket(fileno=self.sock.detach()), self.shared, self.peer[0])
 
     # The end.
 
     def _timed_out(self) -> None:
-        what = (
-            "PROXY header"
-            if self._requirements.proxy_protocol and self._handshake is None
-            else "TLS handshake"
-        )
-        self._fail("handshake_timeout", f"no {what} within {self._shared.limits.handshake_seconds:g} s")
+        in_header = self.requirements.proxy_protocol and self._handshake is None
+        what = "PROXY header" if in_header else "TLS handshake"
+        self._fail("handshake_timeout", f"no {what} within {self.shared.limits.handshake_seconds:g} s")
 
     def _fail(self, cause: str, detail: str) -> None:
         self._count(cause, detail)
         self.close()
 
     def _count(self, cause: str, detail: str) -> None:
-        self._shared.stats.errors[cause] += 1
-        peer = f"{self._peer[0]}:{self._peer[1]}"
+        self.shared.stats.errors[cause] += 1
+        peer = f"{self.peer[0]}:{self.peer[1]}"
         event(logger, logging.INFO, "connection ended", peer=peer, cause=cause, detail=detail)
 
     def _read(self, on_readable: Callable[[], None] | None) -> None:
         """Register the callback for incoming bytes; None to unregister it."""
-        loop = self._shared.loop
+        loop = self.shared.loop
         if on_readable is not None:
-            loop.add_reader(self._sock.fileno(), on_readable)
+            loop.add_reader(self.sock.fileno(), on_readable)
         elif self._reading:
-            loop.remove_reader(self._sock.fileno())
+            loop.remove_reader(self.sock.fileno())
         self._reading = on_readable is not None
 
     def _detach(self) -> bool:
         """Stop watching the socket; False if that was done before."""
-        if self not in self._shared.arrivals:
+        if self not in self.shared.arrivals:
             return False
-        self._shared.arrivals.discard(self)
+        self.shared.arrivals.discard(self)
         self._timer.cancel()
         self._read(None)
         if self._handshake is not None:

@@ -12,6 +12,7 @@ import ssl
 import struct
 import termios
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -156,6 +157,7 @@ FULL: Final = "full"  # until responses have arrived
 REFUSED: Final = "refused"  # until all owed responses are sent; then the connection ends
 
 
+@dataclass(slots=True, eq=False)
 class Wait:
     """The wait of one connection: a hold, a mute, or another pause in reading.
 
@@ -168,28 +170,16 @@ class Wait:
         held_ms, muted_ms: the sums of the holds and of the mutes that have ended.
     """
 
-    __slots__ = (
-        "_descriptor",
-        "_held_bytes",
-        "_owner",
-        "_shared",
-        "_since_ms",
-        "_timer",
-        "_until_ms",
-        "held_ms",
-        "kind",
-        "muted_ms",
-    )
-
-    def __init__(self, shared: Shared, descriptor: int, owner: "Connection") -> None:
-        self._shared = shared
-        self._descriptor = descriptor
-        self._owner = owner
-        self._timer: asyncio.TimerHandle | None = None
-        self._since_ms = self._until_ms = 0
-        self._held_bytes = 0
-        self.held_ms = self.muted_ms = 0
-        self.kind = ""
+    shared: Shared
+    descriptor: int
+    owner: "Connection"
+    held_ms: int = field(init=False, default=0)
+    kind: str = field(init=False, default="")
+    muted_ms: int = field(init=False, default=0)
+    _timer: asyncio.TimerHandle | None = field(init=False, default=None)
+    _since_ms: int = field(init=False, default=0)
+    _until_ms: int = field(init=False, default=0)
+    _held_bytes: int = field(init=False, default=0)
 
     def begin(self, kind: str, now: int, until_ms: int = 0, held_bytes: int = 0) -> None:
         """Begin a wait that ends at `until_ms`, or when `end` is called if that is 0.
@@ -198,7 +188,7 @@ class Wait:
             held_bytes: the bytes of a held request that were already read.
         """
         self.kind = kind
-        stats = self._shared.stats
+        stats = self.shared.stats
         if kind == HELD:
             self._held_bytes = held_bytes
             stats.held += 1
@@ -207,15 +197,15 @@ class Wait:
             stats.muted += 1
         self._since_ms = now
         self._until_ms = until_ms
-        self._shared.hangups.watch(self._descriptor, self._owner.client_gone)
+        self.shared.hangups.watch(self.descriptor, self.owner.client_gone)
         if until_ms:
-            self._timer = self._shared.loop.call_later((until_ms - now) / 1000, self._time_is_over)
+            self._timer = self.shared.loop.call_later((until_ms - now) / 1000, self._time_is_over)
 
     def end(self) -> None:
         """End the wait; no effect without one."""
         if not self.kind:
             return
-        stats = self._shared.stats
+        stats = self.shared.stats
         if self.kind == HELD:
             stats.held -= 1
             held_ms = now_ms() - self._since_ms
@@ -226,7 +216,7 @@ class Wait:
             stats.muted -= 1
             self.muted_ms += now_ms() - self._since_ms
         self.kind = ""
-        self._shared.hangups.unwatch(self._descriptor)
+        self.shared.hangups.unwatch(self.descriptor)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -243,9 +233,9 @@ class Wait:
         self._timer = None
         now = now_ms()
         if now < self._until_ms:  # the loop's timers are coarser than this clock: never early
-            self._timer = self._shared.loop.call_later((self._until_ms - now) / 1000, self._time_is_over)
+            self._timer = self.shared.loop.call_later((self._until_ms - now) / 1000, self._time_is_over)
         else:
-            self._owner.resume()
+            self.owner.resume()
 
 
 _COUNTED_STEP_BYTES: Final = 4096  # smaller changes of a channel's kept bytes are not counted at once

@@ -16,6 +16,7 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.system.clock import clock_ns
@@ -81,39 +82,29 @@ class Handshakes:
             self._loop.call_soon(self._turn)
 
 
+@dataclass(slots=True, eq=False)
 class Handshake:
     """One handshake: waits for its socket, then for its turn."""
 
-    __slots__ = ("_done", "_failed", "_loop", "_queue", "_sock", "_waits", "side")
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        sock: ssl.SSLSocket,
-        side: str,
-        done: Done,
-        failed: Failed,
-        queue: Callable[["Handshake"], None],
-    ) -> None:
-        self._loop = loop
-        self._sock: ssl.SSLSocket | None = sock
-        self._done = done
-        self._failed = failed
-        self._queue = queue
-        self._waits: Callable[[int], bool] | None = None  # cancels the wait
-        self.side = side
+    loop: asyncio.AbstractEventLoop
+    sock: ssl.SSLSocket | None
+    side: str
+    done: Done
+    failed: Failed
+    queue: Callable[["Handshake"], None]
+    _waits: Callable[[int], bool] | None = field(init=False, default=None)  # cancels the wait
 
     def cancel(self) -> None:
         """Cancel the handshake: no callback is called. The socket belongs to the caller."""
         self._stop_waiting()
-        self._sock = None
+        self.sock = None
 
     def step(self) -> bool:
         """Continue as far as the socket allows; True if it has succeeded."""
-        sock = self._sock
+        sock = self.sock
         if sock is None:
             return False
-        loop = self._loop
+        loop = self.loop
         try:
             sock.do_handshake()
         except ssl.SSLWantReadError:
@@ -125,27 +116,27 @@ class Handshake:
             loop.add_writer(sock.fileno(), self._ready)
             return False
         except OSError as error:
-            self._sock = None
-            self._failed(error)
+            self.sock = None
+            self.failed(error)
             return False
-        self._sock = None
-        self._done()
+        self.sock = None
+        self.done()
         return True
 
     def fail(self, error: Exception) -> None:
         """End the handshake after an unexpected exception."""
         logger.error("internal error: TLS handshake aborted", exc_info=error)
-        self._sock = None
+        self.sock = None
         try:
-            self._failed(error)
+            self.failed(error)
         except Exception:
             logger.exception("cannot end a failed TLS handshake")
 
     def _ready(self) -> None:
         self._stop_waiting()
-        self._queue(self)
+        self.queue(self)
 
     def _stop_waiting(self) -> None:
-        if self._waits is not None and self._sock is not None:
-            self._waits(self._sock.fileno())
+        if self._waits is not None and self.sock is not None:
+            self._waits(self.sock.fileno())
             self._waits = None

@@ -79,6 +79,7 @@ class Pump:
         copied_max: the most bytes of a large frame that are copied if they have arrived with the header.
 
     Attributes:
+        owner: the connection that this pump belongs to.
         at_end: whether the source has closed its direction.
     """
 
@@ -89,7 +90,6 @@ class Pump:
         "_encrypted",
         "_kept",
         "_low_water",
-        "_owner",
         "_pipe",
         "_piped",
         "_read_bytes",
@@ -106,6 +106,7 @@ class Pump:
         "direction",
         "dst",
         "dst_fd",
+        "owner",
         "paused",
         "src",
         "src_fd",
@@ -114,7 +115,7 @@ class Pump:
     def __init__(
         self, owner: Owner, shared: Shared, direction: Direction, encrypted: bool = False, copied_max: int = 0
     ) -> None:
-        self._owner = owner
+        self.owner = owner
         self._shared = shared
         self.direction = direction
         self._encrypted = encrypted
@@ -158,11 +159,6 @@ class Pump:
         self.update_reading()
 
     @property
-    def owner(self) -> Owner:
-        """The connection that this pump belongs to."""
-        return self._owner
-
-    @property
     def blocked(self) -> bool:
         """Whether read bytes wait to be written."""
         return bool(self._unsent) or self._piped > 0
@@ -194,7 +190,7 @@ class Pump:
         self.show_kept()
         self.update_reading()
         if self.at_end and not self.paused and not self.blocked:
-            self._owner.ended(self)
+            self.owner.ended(self)
 
     def show_kept(self) -> None:
         """Pass the kept bytes to the direction again without new input: its verdict may have changed."""
@@ -231,7 +227,7 @@ class Pump:
             self._count_kept(RECORD_KEPT_BYTES * self._encrypted)
             return
         except OSError as error:
-            self._owner.failed(self, error)
+            self.owner.failed(self, error)
             return
         if not count:
             self._end()
@@ -298,25 +294,25 @@ class Pump:
                     self._postpone(order, now_ns)
                 break
         except OSError as error:
-            self._owner.failed(self, error, writing=True)
+            self.owner.failed(self, error, writing=True)
             return
         except Exception as error:  # noqa: BLE001 - the edge of a connection: any error ends only this one
-            self._owner.failed(self, error)
+            self.owner.failed(self, error)
             return
         self._report()
 
     def _postpone(self, order: int, now_ns: int) -> None:
         """Ask the owner to pass the kept bytes later: in the loop's next turn, or when the wait is over."""
         if order == REPLACE:  # enough was replaced in this turn
-            self._owner.next_turn(self)
+            self.owner.next_turn(self)
         else:
-            self._owner.wait(self, now_ns // _NS_PER_MS)
+            self.owner.wait(self, now_ns // _NS_PER_MS)
 
     def _report(self) -> None:
         """Report the kept bytes to the owner, and whether the direction has an event for the other one."""
         self._count_kept()
         if self.direction.verdict.signal:
-            self._owner.signalled(self)
+            self.owner.signalled(self)
 
     def _write_insert(self, direction: Direction) -> bool:
         """Write the direction's insert; False if further inserts must wait until the destination has taken it.
@@ -362,7 +358,7 @@ class Pump:
         change = size - self._counted
         if change:
             self._counted = size
-            self._owner.kept_changed(change)
+            self.owner.kept_changed(change)
 
     def _send(self, data: memoryview, count: int, flags: int) -> None:
         """Write the `count` bytes of `data`, or keep them until the destination accepts them.
@@ -394,7 +390,7 @@ class Pump:
             self._shared.loop.add_writer(self.dst_fd, self._on_writable)
         self.update_reading()
         if self.dst is None:
-            self._owner.connect_destination()
+            self.owner.connect_destination()
 
     def _on_writable(self) -> None:
         try:
@@ -411,7 +407,7 @@ class Pump:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._owner.failed(self, error, writing=True)
+            self.owner.failed(self, error, writing=True)
             return
         self._shared.loop.remove_writer(self.dst_fd)
         self.update_reading()
@@ -419,7 +415,7 @@ class Pump:
         self.direction.passed(0, now_ns)
         self._frame_may_be_over(now_ns)
         if self.at_end and not self.paused and not self.blocked:
-            self._owner.ended(self)
+            self.owner.ended(self)
 
     def _drop_sent(self, unsent: bytearray | memoryview, sent: int) -> None:
         """Remove the written part of the pending output."""
@@ -439,7 +435,7 @@ class Pump:
         self.at_end = True
         self.update_reading()
         if not self.blocked:
-            self._owner.ended(self)
+            self.owner.ended(self)
 
     # Payload by splice.
 
@@ -467,7 +463,7 @@ class Pump:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._owner.failed(self, error)
+            self.owner.failed(self, error)
             return
         if not count:
             self._end()
@@ -521,7 +517,7 @@ class Pump:
                 self._return_pipe()
                 shared.pipes.splice_refused(error)
                 return False
-            self._owner.failed(self, error)
+            self.owner.failed(self, error)
             return True
         if not count:
             self._end()
@@ -536,7 +532,7 @@ class Pump:
                 self.update_reading()
                 return True
         except OSError as error:
-            self._owner.failed(self, error, writing=True)
+            self.owner.failed(self, error, writing=True)
             return True
         self._frame_may_be_over(now_ns)
         return True

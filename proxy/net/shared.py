@@ -6,6 +6,7 @@ import logging
 import os
 import select
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from protocol.messages.fetch_session import SessionTable
@@ -31,15 +32,13 @@ REPORT_MS: Final = 20_000  # between two reports of a broker's failures
 _BROKERS_MAX: Final = 10_000  # as many as a broker map may have
 
 
+@dataclass(slots=True)
 class _Failures:
     """How often in a row connecting to one broker has failed, and when that was last reported."""
 
-    __slots__ = ("count", "reported", "reported_ms")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.reported = False  # and the end is not
-        self.reported_ms = -REPORT_MS
+    count: int = 0
+    reported: bool = False  # and the end is not
+    reported_ms: int = -REPORT_MS
 
 
 class Dials:
@@ -51,7 +50,7 @@ class Dials:
 
     def __init__(self) -> None:
         self._failures: dict[int, _Failures] = {}
-        self.report: Callable[[int, str], object] = _unreported
+        self.report: Callable[[int, str], object] = lambda _broker, _problem: None
 
     def failed(self, broker: int, problem: str, now_ms: int) -> None:
         """Count a failed attempt to connect to a broker, and report it at times; -1, an unknown broker, is ignored."""
@@ -76,9 +75,6 @@ class Dials:
         if found.reported:
             found.reported = False
             self.report(broker, "")
-
-
-def _unreported(_broker: int, _problem: str) -> None: ...
 
 
 # Detects that a client has closed while its channel is muted and its socket is not read (KIP-219, step 3).
@@ -140,15 +136,13 @@ _WIDTHS: Final = (1 << 20, 1 << 18, 1 << 16)
 logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class Pipe:
     """One pipe: its two descriptors and its size in bytes."""
 
-    __slots__ = ("read_fd", "width", "write_fd")
-
-    def __init__(self, read_fd: int, write_fd: int, width: int) -> None:
-        self.read_fd = read_fd
-        self.write_fd = write_fd
-        self.width = width
+    read_fd: int
+    write_fd: int
+    width: int
 
     def close(self) -> None:
         """Close both ends; remaining bytes are lost, as their connection has ended."""

@@ -12,6 +12,7 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -43,6 +44,7 @@ class Route(NamedTuple):
 NextRoute = Callable[[Collection[Upstream]], Route]
 
 
+@dataclass(slots=True, eq=False)
 class Dial:
     """One attempt to connect to a broker.
 
@@ -52,52 +54,31 @@ class Dial:
         failed: called with the cause and the detail. Neither is called after `cancel`.
     """
 
-    __slots__ = (
-        "_failed",
-        "_handshake",
-        "_next_route",
-        "_opened",
-        "_route",
-        "_scheduled",
-        "_shared",
-        "_since_ms",
-        "_socket",
-        "_tried",
-    )
-
-    def __init__(
-        self,
-        route: Route,
-        next_route: NextRoute | None,
-        shared: Shared,
-        opened: Callable[[Stream, int], None],
-        failed: Callable[[str, str], None],
-    ) -> None:
-        self._route = route
-        self._next_route = next_route
-        self._tried: list[Upstream] = []
-        self._shared = shared
-        self._opened = opened
-        self._failed = failed
-        self._socket: socket.socket | None = None
-        self._handshake: Handshake | None = None
-        self._scheduled: asyncio.Handle | None = None
-        self._since_ms = now_ms()
+    route: Route
+    next_route: NextRoute | None
+    shared: Shared
+    opened: Callable[[Stream, int], None]
+    failed: Callable[[str, str], None]
+    _tried: list[Upstream] = field(init=False, default_factory=list)
+    _socket: socket.socket | None = field(init=False, default=None)
+    _handshake: Handshake | None = field(init=False, default=None)
+    _scheduled: asyncio.Handle | None = field(init=False, default=None)
+    _since_ms: int = field(init=False, default_factory=now_ms)
 
     def begin(self) -> None:
         """Connect, from the loop's next turn on."""
-        self._scheduled = self._shared.loop.call_soon(self._connect)
+        self._scheduled = self.shared.loop.call_soon(self._connect)
 
     def _connect(self) -> None:
-        upstream = self._route.upstream
+        upstream = self.route.upstream
         if upstream is None:
-            self._failed("broker_unknown", "no broker is known for this port")
+            self.failed("broker_unknown", "no broker is known for this port")
             return
         family = socket.AF_INET6 if ":" in upstream[0] else socket.AF_INET
         try:
             broker = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         except OSError as error:
-            self._failed("descriptors", str(error))
+            self.failed("descriptors", str(error))
             return
         self._socket = broker
         broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -108,15 +89,15 @@ class Dial:
         if code not in (0, errno.EINPROGRESS):
             self._unreachable(upstream, code)
             return
-        self._shared.loop.add_writer(broker.fileno(), self._connected, broker, upstream)
+        self.shared.loop.add_writer(broker.fileno(), self._connected, broker, upstream)
 
     def overdue(self, now: int) -> bool:
         """Whether the attempt takes too long; the caller ends it then."""
-        limit_seconds = self._shared.limits.connect_seconds
+        limit_seconds = self.shared.limits.connect_seconds
         if now - self._since_ms <= limit_seconds * 1000:
             return False
         if self._handshake is None:  # otherwise the broker is there
-            self._shared.dials.failed(self._route.broker, f"no connection within {limit_seconds} s", now)
+            self.shared.dials.failed(self.route.broker, f"no connection within {limit_seconds} s", now)
         return True
 
     def cancel(self) -> None:
@@ -126,64 +107,64 @@ class Dial:
         if self._handshake is not None:
             self._handshake.cancel()
         elif self._socket is not None:
-            self._shared.loop.remove_writer(self._socket.fileno())
+            self.shared.loop.remove_writer(self._socket.fileno())
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     def _connected(self, broker: socket.socket, upstream: Upstream) -> None:
-        self._shared.loop.remove_writer(broker.fileno())
+        self.shared.loop.remove_writer(broker.fileno())
         code = broker.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self._unreachable(upstream, code)
             return
-        self._shared.dials.opened(self._route.broker)
-        if self._shared.broker_tls is not None:
-            self._secure(broker, self._shared.broker_tls.context)
+        self.shared.dials.opened(self.route.broker)
+        if self.shared.broker_tls is not None:
+            self._secure(broker, self.shared.broker_tls.context)
         else:
             self._socket = None
-            self._opened(broker, self._route.broker)
+            self.opened(broker, self.route.broker)
 
     def _secure(self, broker: socket.socket, context: ssl.SSLContext) -> None:
         """Begin the TLS handshake."""
-        host = self._route.host
+        host = self.route.host
         try:
             host.encode("idna")  # ssl refuses it too, but only after it has taken over the socket
             secured = context.wrap_socket(broker, do_handshake_on_connect=False, server_hostname=host or None)
         except (OSError, ValueError) as error:  # a name that no certificate can have
             self._socket = None
             broker.close()
-            self._failed("broker_tls", f"{host}: {error}")
+            self.failed("broker_tls", f"{host}: {error}")
             return
         self._socket = secured
         secure = partial(self._secured, secured)
-        self._handshake = self._shared.handshakes.begin(secured, "broker", secure, self._insecure)
+        self._handshake = self.shared.handshakes.begin(secured, "broker", secure, self._insecure)
 
     def _secured(self, broker: ssl.SSLSocket) -> None:
         stream = TlsSocket(broker)
         self._handshake = self._socket = None
-        self._opened(stream, self._route.broker)
+        self.opened(stream, self.route.broker)
 
     def _insecure(self, error: Exception) -> None:
         self._handshake = None
         if not isinstance(error, OSError):
-            self._failed("internal", type(error).__name__)
+            self.failed("internal", type(error).__name__)
             return
-        _, upstream, host = self._route
+        _, upstream, host = self.route
         assert upstream is not None, "the socket was connected to an address"
         where = f"{host or upstream[0]}:{upstream[1]}"
-        self._failed("broker_tls", f"{where}: {handshake_problem(error)}")
+        self.failed("broker_tls", f"{where}: {handshake_problem(error)}")
 
     def _unreachable(self, upstream: Upstream, code: int) -> None:
         """Try another broker if any broker will do; else report the failure."""
         problem = f"{upstream[0]}:{upstream[1]}: {errno.errorcode.get(code, code)}"
-        self._shared.dials.failed(self._route.broker, problem, now_ms())
+        self.shared.dials.failed(self.route.broker, problem, now_ms())
         self._tried.append(upstream)
-        if self._next_route is not None and len(self._tried) <= _OTHERS_MAX:
-            route = self._next_route(self._tried)
+        if self.next_route is not None and len(self._tried) <= _OTHERS_MAX:
+            route = self.next_route(self._tried)
             if route.upstream is not None:
                 self.cancel()
-                self._route = route
+                self.route = route
                 self._connect()
                 return
-        self._failed("broker_unreachable", problem)
+        self.failed("broker_unreachable", problem)

@@ -25,6 +25,7 @@ from proxy.metrics.families import of_captures, of_proxy
 from proxy.metrics.merging import Merging, Part, flat, of_process
 from proxy.metrics.series import Quotas, QuotaSeries, no_waits
 from proxy.process.messages import Counted, Figures, Look, Looked, Message, Scrape, Taken, TakeRows, Weighed
+from proxy.system.clock import now_ms
 from proxy.system.stats import Stats
 from proxy.system.threads import in_turns
 from quotas.throttles.figures import QuotaView
@@ -38,7 +39,6 @@ class WorkerFigures:
 
     Args:
         send: sends the figures.
-        now_ms: the clock of the quota engine.
         seen: yields the response to a query about clients' time, in portions.
         waits: yields clients' waits, as for `QuotaSeries`.
     """
@@ -49,7 +49,6 @@ class WorkerFigures:
         quotas: Quotas,
         series_max: int,
         send: Callable[[Message], Awaitable[bool]],
-        now_ms: Callable[[], int],
         seen: Callable[[Query], AsyncIterator[Seen]],
         waits: Callable[[], Iterable[QuotaView]] = no_waits,
     ) -> None:
@@ -58,7 +57,6 @@ class WorkerFigures:
         self._quotas = quotas
         self._series = QuotaSeries(quotas, series_max, waits)
         self._send = send
-        self._now_ms = now_ms
         self._one_scrape = asyncio.Lock()
         self._one_list = asyncio.Lock()
         self._newest_scrape = self._newest_list = 0
@@ -74,7 +72,7 @@ class WorkerFigures:
             self._newest_scrape = number
             async with self._one_scrape:
                 if number == self._newest_scrape:
-                    await self._send_scrape(request, self._now_ms())
+                    await self._send_scrape(request)
         elif request.query.of_all:
             self._newest_list = number
             async with self._one_list:
@@ -92,22 +90,23 @@ class WorkerFigures:
             last = portion
         await self._send(Looked(request.number, last))
 
-    async def _send_scrape(self, request: Scrape | TakeRows, now_ms: int) -> None:
+    async def _send_scrape(self, request: Scrape | TakeRows) -> None:
+        now = now_ms()
         if isinstance(request, TakeRows):
-            async for _ in in_turns(self._series.take(request.chosen, now_ms)):
+            async for _ in in_turns(self._series.take(request.chosen, now)):
                 pass
-            await self._send(Taken(request.number, self._part(now_ms)))
+            await self._send(Taken(request.number, self._part(now)))
         elif request.page == "clients":
-            table = await count_clients(self._quotas, self._now_ms)
+            table = await count_clients(self._quotas, now_ms)
             await self._send(Counted(request.number, table.part()))
         else:
-            async for _ in in_turns(self._series.weigh(now_ms)):
+            async for _ in in_turns(self._series.weigh(now)):
                 pass
             await self._send(Weighed(request.number, self._series.weights()))
 
-    def _part(self, now_ms: int) -> Part:
+    def _part(self, now: int) -> Part:
         families = (*flat(of_proxy(self._stats)), *flat(of_captures(self._stats.captures)), *of_process())
-        return Part(self._series.rows(), self._quotas.cluster_tokens(now_ms), families)
+        return Part(self._series.rows(), self._quotas.cluster_tokens(now), families)
 
 
 class Responses(NamedTuple):
@@ -144,7 +143,6 @@ class MergedFigures:
         metrics: Metrics,
         quotas: Quotas,
         series_max: int,
-        now_ms: Callable[[], int],
         seen: Callable[[Query], Awaitable[Seen]],
         waits: Callable[[], Iterable[QuotaView]] = no_waits,
     ) -> None:
@@ -155,7 +153,6 @@ class MergedFigures:
         self._quotas = quotas
         self._series = QuotaSeries(quotas, series_max, waits)
         self._merging = Merging(series_max)
-        self._now_ms = now_ms
         self.missing_in_metrics: tuple[Missing, ...] = ()
 
     @property
@@ -201,13 +198,13 @@ class MergedFigures:
 
     async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
         """Take a snapshot of all processes; returns a function that renders it."""
-        now_ms = self._now_ms()
-        async for _ in in_turns(chain(self._metrics.portions(now_ms), self._series.weigh(now_ms))):
+        now = now_ms()
+        async for _ in in_turns(chain(self._metrics.portions(now), self._series.weigh(now))):
             pass
         asked = await self._scrape(lambda number: Scrape(number, "weights"))
         weights = [one.figures for (one,) in asked.by_run.values() if isinstance(one, Weighed)]
         chosen = self._merging.choose([*weights, self._series.weights()])
-        async for _ in in_turns(self._series.take(chosen, now_ms)):
+        async for _ in in_turns(self._series.take(chosen, now)):
             pass
         found, self.missing_in_metrics = await self._scrape(lambda number: TakeRows(number, chosen))
         parts = {run: one.figures for run, (one,) in found.items() if isinstance(one, Taken)}

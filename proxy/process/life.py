@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from time import monotonic
@@ -37,6 +38,7 @@ V = TypeVar("V")
 RESPONSES_MAX: Final = 10_000  # more than questions may wait
 
 
+@dataclass(eq=False)
 class State:
     """The state that the control process sends to its workers.
 
@@ -46,20 +48,12 @@ class State:
         names: all known names of topics.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        definitions: Definitions,
-        brokers: BrokerMap,
-        names: Callable[[], Mapping[bytes, str]],
-        moves: OngoingMoves | None,
-    ) -> None:
-        self.config = config
-        self.definitions = definitions
-        self.brokers = brokers
-        self.names = names
-        self.moves = moves
-        self.enforcing = True
+    config: Config
+    definitions: Definitions
+    brokers: BrokerMap
+    names: Callable[[], Mapping[bytes, str]]
+    moves: OngoingMoves | None
+    enforcing: bool = True
 
 
 class Feed:

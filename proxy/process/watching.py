@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -75,7 +76,7 @@ class Watching:
         self.watch = Watch()
         self._waiting = Waiting()
         self._judged_ms = 0
-        self.judged: Callable[[Judgement], object] = _ignore
+        self.judged: Callable[[Judgement], object] = lambda _: None
         self._round: list[Connection] = []
         self._round_began_ms = 0
         self._round_ms = int(TICK_SECONDS * 1000)
@@ -106,12 +107,8 @@ class Watching:
     async def portions(self, query: Query) -> AsyncIterator[Seen]:
         """Yield the response to a query in portions of at most PORTION clients, at least one; traffic goes first."""
         now_ms = clock_ns() // _NS_PER_MS
-        rest = Seen(
-            (),
-            {},
-            tuple(brokers_of(self.watch, query.window, now_ms)),
-            self._own.report(query.window, now_ms),
-        )
+        brokers = tuple(brokers_of(self.watch, query.window, now_ms))
+        rest = Seen((), {}, brokers, self._own.report(query.window, now_ms))
         if query.brokers_only:
             yield rest
             return
@@ -226,9 +223,7 @@ class Watching:
         self.watch.keep(self._round)
 
 
-def _ignore(_: Judgement) -> None: ...
-
-
+@dataclass(eq=False)
 class ProcessEvents:
     """Makes events of what the processes have seen, each with the process as its source.
 
@@ -240,48 +235,46 @@ class ProcessEvents:
         mutations_rate: `quotas.partition_mutations_rate`.
     """
 
-    def __init__(
-        self, tell: Tell, definitions: Definitions, mutations_rate: float | None, brokers: BrokerStates
-    ) -> None:
-        self._tell = tell
-        self._definitions = definitions
-        self._mutations_rate = mutations_rate
-        self._brokers = brokers
-        self._sources: dict[tuple[str, str], set[int]] = {}  # the processes in which a client waits
+    tell: Tell
+    definitions: Definitions
+    mutations_rate: float | None
+    brokers: BrokerStates
+    # The processes in which a client waits.
+    _sources: dict[tuple[str, str], set[int]] = field(init=False, default_factory=dict)
 
     def judged(self, source: int, judgement: Judgement) -> None:
         """Make events of the clients that have begun or ended to wait in one process."""
         for waiter in judgement.begun:
             sources = self._sources.setdefault((waiter.user, waiter.client_id), set())
             if not sources:
-                self._tell(self._begun(waiter))
+                self.tell(self._begun(waiter))
             sources.add(source)
         for waiter in judgement.ended:
             self._end(source, waiter.user, waiter.client_id, waiter.part)
         if judgement.others:
-            self._tell(ClientsWait(judgement.others))
+            self.tell(ClientsWait(judgement.others))
 
     def dialled(self, source: int, broker: int, problem: str) -> None:
         """Make an event if connections to a broker fail in one process, or with "" as the problem, succeed again."""
-        self._brokers.reported(source, broker, problem, now_ms())
+        self.brokers.reported(source, broker, problem, now_ms())
 
     def ended(self, source: int) -> None:
         """Remove what a process had seen: it has ended, and its connections with it."""
         for user, client_id in [name for name, sources in self._sources.items() if source in sources]:
             self._end(source, user, client_id, 0.0)
-        self._brokers.ended(source, now_ms())
+        self.brokers.ended(source, now_ms())
 
     def _end(self, source: int, user: str, client_id: str, part: float) -> None:
         sources = self._sources.get((user, client_id), set())
         sources.discard(source)
         if not sources and self._sources.pop((user, client_id), None) is not None:
-            self._tell(ClientWaitsEnded(user, client_id, part))
+            self.tell(ClientWaitsEnded(user, client_id, part))
 
     def _begun(self, waiter: Waiter) -> ClientWaits:
         user, client_id, part, rule = waiter.user, waiter.client_id, waiter.part, waiter.rule
         if rule is None:
             return ClientWaits(user, client_id, part)
-        found = in_force(rule, self._definitions, user, client_id, self._mutations_rate)
+        found = in_force(rule, self.definitions, user, client_id, self.mutations_rate)
         if found is None:
             return ClientWaits(user, client_id, part, rule.key)
         return ClientWaits(user, client_id, part, rule.key, entity_text(found), found.value)

@@ -138,7 +138,7 @@ class Worker:
         relay.engine.share(self._budgets)
         watching, series_max = relay.watching, config.limits.metric_series_max
         self._figures = WorkerFigures(
-            stats, relay.engine, series_max, link.send_all, now_ms, watching.portions, watching.waits
+            stats, relay.engine, series_max, link.send_all, watching.portions, watching.waits
         )
         once = self._supervisor.run_once
         watching.judged = lambda seen: once("judged", link.send_all(messages.Judged(seen)))

@@ -355,7 +355,7 @@ class Workers:
     ) -> MergedFigures:
         """Return the figures of all processes; the arguments are control's own. Called once, before `start`."""
         self._figures = figures = MergedFigures(
-            self.scrape, self.missing, metrics, quotas, series_max, now_ms, seen, waits
+            self.scrape, self.missing, metrics, quotas, series_max, seen, waits
         )
         return figures
 

@@ -128,10 +128,8 @@ def _fields(record: logging.LogRecord) -> dict[str, Field]:
 
 
 def _time(record: logging.LogRecord) -> str:
-    return (
-        datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.")
-        + f"{int(record.msecs):03d}Z"
-    )
+    time = datetime.fromtimestamp(record.created, UTC)
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{int(record.msecs):03d}Z"
 
 
 def _one_line(message: str) -> str:

@@ -32,9 +32,7 @@ from proxy.system.stats import Stats
 PAUSE_SECONDS_MIN: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 30.0
 STEADY_SECONDS: Final = 60.0
-CAUSES_MAX: Final = (
-    16  # that are told apart for one task until it works again; further ones are counted alone
-)
+CAUSES_MAX: Final = 16  # told apart for one task until it works again; further ones are counted alone
 _CALLBACK: Final = "callback"  # the name under which the loop's own callbacks are counted
 
 Work = Coroutine[object, object, object]
@@ -55,7 +53,7 @@ class Supervisor:
         self._stats = stats
         self._tasks: set[asyncio.Task[object]] = set()
         self._causes: dict[str, set[str]] = {}  # of currently failing tasks
-        self._raised: Callable[[BaseException], object] = _ignore
+        self._raised: Callable[[BaseException], object] = lambda _: None
 
     def run_forever(self, name: str, run: Callable[[], Work]) -> asyncio.Task[object]:
         """Run a permanent task until it is cancelled or returns."""
@@ -162,9 +160,6 @@ class Supervisor:
             return
         self._stats.task_failures[_CALLBACK] += 1
         event(logger, logging.ERROR, "the event loop reports a problem", problem=str(context.get("message")))
-
-
-def _ignore(_: BaseException) -> None: ...
 
 
 def _cause(error: BaseException) -> str:

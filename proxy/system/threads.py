@@ -24,7 +24,9 @@ import sys
 from asyncio import AbstractEventLoop, Future, to_thread
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter, itemgetter
 from threading import Condition, Lock, Thread
 from time import monotonic_ns, sleep, thread_time
 from typing import Any, Final, Generic, TypeVar
@@ -60,16 +62,6 @@ class AddressQueue(Generic[T]):
     ('other', 'large', None)
     """
 
-    __slots__ = (
-        "_address_bytes_max",
-        "_address_of",
-        "_by_address",
-        "_bytes_max",
-        "_item_bytes_min",
-        "_virtual",
-        "bytes",
-    )
-
     def __init__(self, bytes_max: int, count_max: int, address_bytes_max: int = 0) -> None:
         self._bytes_max = bytes_max
         self._item_bytes_min = bytes_max // count_max
@@ -91,9 +83,7 @@ class AddressQueue(Generic[T]):
     def add(self, address: str, size: int, item: T) -> list[T]:
         """Add an item; returns the items that are dropped for it, which may be the item itself."""
         assert item not in self._address_of, "an item is taken once"
-        items_of_address = self._by_address.get(address)
-        if items_of_address is None:
-            items_of_address = self._by_address[address] = _AddressItems()
+        items_of_address = self._by_address.setdefault(address, _AddressItems())
         weight = max(size, self._item_bytes_min)
         items_of_address.add(item, weight, self._virtual)
         self._address_of[item] = address
@@ -109,10 +99,7 @@ class AddressQueue(Generic[T]):
         """Remove and return the next item; None if the queue is empty."""
         if not self._by_address:
             return None
-        item, tag = min(
-            (items_of_address.first() for items_of_address in self._by_address.values()), key=_tag_of
-        )
-        self._virtual = tag
+        item, self._virtual = min((items.first() for items in self._by_address.values()), key=itemgetter(1))
         self.discard(item)
         return item
 
@@ -139,21 +126,15 @@ class AddressQueue(Generic[T]):
 
     def _heaviest(self, newcomer: "_AddressItems[T]") -> "_AddressItems[T]":
         """Return the address with the most weight; of equal ones the newcomer's."""
-        found = newcomer
-        for items_of_address in self._by_address.values():
-            if items_of_address.bytes > found.bytes:
-                found = items_of_address
-        return found
+        return max(newcomer, *self._by_address.values(), key=attrgetter("bytes"))  # of equal ones the first
 
 
+@dataclass(slots=True, eq=False)
 class _AddressItems(Generic[T]):
     """The items of one address, in the order in which they came, each with its weight and its tag."""
 
-    __slots__ = ("bytes", "items")
-
-    def __init__(self) -> None:
-        self.items: dict[T, tuple[int, int]] = {}
-        self.bytes = 0
+    items: dict[T, tuple[int, int]] = field(default_factory=dict)
+    bytes: int = 0
 
     def add(self, item: T, weight: int, virtual: int) -> None:
         """Append an item with its weight; its tag follows from the queue's virtual time."""
@@ -175,10 +156,6 @@ class _AddressItems(Generic[T]):
     def last(self) -> T:
         """Return the newest item."""
         return next(reversed(self.items))
-
-
-def _tag_of(found: tuple[object, int]) -> int:
-    return found[1]
 
 
 logger = logging.getLogger(__name__)
@@ -229,14 +206,12 @@ class _SwitchInterval:
 _SWITCH_INTERVAL: Final = _SwitchInterval()
 
 
+@dataclass(slots=True, eq=False)
 class _Task:
     """A job that waits for the thread, or runs; jobs are compared by identity."""
 
-    __slots__ = ("done", "run")
-
-    def __init__(self, run: Callable[[], None], done: Callable[[bool], None]) -> None:
-        self.run = run
-        self.done = done
+    run: Callable[[], None]
+    done: Callable[[bool], None]
 
 
 class Worker:

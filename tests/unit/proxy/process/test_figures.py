@@ -40,7 +40,7 @@ def merged(by_run: dict[int, list[Figures]], missing: tuple[Missing, ...]) -> Me
         return of_workers(up, {}, {}, {})
 
     metrics = Metrics(Stats(), engine, 1000, "1", others=[families])
-    figures = MergedFigures(scrape, lambda: missing, metrics, engine, 1000, lambda: 42, followers)
+    figures = MergedFigures(scrape, lambda: missing, metrics, engine, 1000, followers)
     return figures
 
 
@@ -75,7 +75,7 @@ class Worker:
         self.go_on = asyncio.Event()
         self.looks = 0
         engine = Engine(EngineOptions(), Definitions())
-        self.figures = WorkerFigures(Stats(), engine, 1000, self._send, lambda: 42, self._seen)
+        self.figures = WorkerFigures(Stats(), engine, 1000, self._send, self._seen)
 
     async def _send(self, message: Message) -> bool:
         assert isinstance(message, Figures)
