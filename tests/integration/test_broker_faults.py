@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.process import resident_kib
-from tests.cluster import HOST, free_port
+from tests.cluster import HOST, Address
 from tests.support import scripted_broker as broken
 from tests.support.frames import LIST_OFFSETS, filler, produce, request
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
@@ -36,45 +36,30 @@ GIB = 1 << 30
 # On clients' connections
 
 
-REFUSING, FULL = 2, 3  # brokers that Metadata names beside the scripted one
-
-
 @pytest.fixture(scope="module")
 def broker() -> Iterator[ScriptedBroker]:
-    """One for all tests of this module: each gives it its script. It names two more, which cannot be reached."""
-    with ScriptedBroker() as scripted, socket.create_server((HOST, 0), backlog=0) as full:
-        address = full.getsockname()
-        fillers = [
-            socket.socket() for _ in range(4)
-        ]  # its queue holds one or two; further ones get no response
-        for each in fillers:
-            each.setblocking(False)
-            each.connect_ex(address)
-        named = ((1, scripted.port), (REFUSING, free_port()), (FULL, address[1]))
-        body = broken.brokers_v1(*((node, HOST.encode(), port) for node, port in named))
-        scripted.own_script = broken.says(body)
+    """One for all tests of this module: each gives it its script."""
+    with ScriptedBroker() as scripted:
         yield scripted
-        for each in fillers:
-            each.close()
 
 
 @pytest.fixture(scope="module")
 def sluice(broker: ScriptedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
-    limits = {"idle_seconds": IDLE_SECONDS, "connect_seconds": 1}
+    limits = {"idle_seconds": IDLE_SECONDS}
     settings = SluiceSettings(broker.address, sections={"limits": limits})
     with SluiceProcess.configured(settings, tmp_path_factory.mktemp("broken")) as process:
         until(lambda: responds(process), "broker 1 is known at its port")
         yield process
 
 
-def at(sluice: SluiceProcess, node: int) -> tuple[str, int]:
-    """Where clients reach this broker."""
-    return HOST, sluice.ports.first_broker + node
+def at(sluice: SluiceProcess) -> Address:
+    """Where clients reach the broker."""
+    return HOST, sluice.ports.first_broker + 1
 
 
 def responds(sluice: SluiceProcess) -> bool:
     try:
-        with wired(at(sluice, 1)) as wire:
+        with wired(at(sluice)) as wire:
             return bool(wire.ask(message(METADATA, 9, topics=[])).frame)
     except OSError:
         return False
@@ -93,7 +78,7 @@ def descriptors_max(sluice: SluiceProcess) -> int:
 def neighbour(sluice: SluiceProcess, broker: ScriptedBroker, descriptors_max: int) -> Iterator[Wire]:
     """Another connection to the same broker; the scripts respond to its client id honestly."""
     broker.script = broken.honest
-    with wired(at(sluice, 1), "neighbour") as wire:
+    with wired(at(sluice), "neighbour") as wire:
         wire.ask(message(METADATA, 9, topics=[]))
         yield wire
 
@@ -139,7 +124,7 @@ def test_broker_that_responds_wrongly_ends_one_connection_under_one_cause(
     script, asked, cause = ENDED[fault]
     errors_before, resident_before = sluice.connection_errors(), resident_kib(sluice.process_id)
     broker.script = only_for(b"victim", script)
-    with socket.create_connection(at(sluice, 1)) as client:
+    with socket.create_connection(at(sluice)) as client:
         client.sendall(asked)
         read_to_the_end(client, lambda: neighbour.ask(message(METADATA, 9, topics=[])))
 
@@ -177,7 +162,7 @@ def test_response_without_end_is_not_kept_for_a_client_that_reads_nothing(
 ) -> None:
     before = resident_kib(sluice.process_id)
     broker.script = only_for(b"victim", broken.for_ever(announced))
-    with socket.create_connection(at(sluice, 1)) as client:
+    with socket.create_connection(at(sluice)) as client:
         client.sendall(ASKED)
         for _ in range(20):
             assert neighbour.ask(message(METADATA, 9, topics=[])).seconds < 1
@@ -191,7 +176,7 @@ def test_requests_are_not_kept_for_a_broker_that_reads_nothing(
 ) -> None:
     before = resident_kib(sluice.process_id)
     broker.script = only_for(b"victim", broken.never)
-    with socket.create_connection(at(sluice, 1)) as client:
+    with socket.create_connection(at(sluice)) as client:
         client.settimeout(0.2)
         assert sent_until_blocked(client, produce(9, 1 << 20, client_id="victim", acks=1)) < GIB
         assert neighbour.ask(message(METADATA, 9, topics=[])).seconds < 1
@@ -207,21 +192,6 @@ def sent_until_blocked(client: socket.socket, whole: bytes) -> int:
     except TimeoutError:
         ...
     return sent
-
-
-@pytest.mark.parametrize("node", [REFUSING, FULL], ids=["refuses", "takes no connection"])
-def test_broker_that_cannot_be_reached_is_a_cause_and_the_others_go_on(
-    sluice: SluiceProcess, neighbour: Wire, node: int
-) -> None:
-    before = sluice.connection_errors()
-    with socket.create_connection(at(sluice, node)) as client:
-        client.sendall(ASKED)
-        read_to_the_end(client, lambda: neighbour.ask(message(METADATA, 9, topics=[])))
-    assert sluice.connection_errors() == {
-        **before,
-        "broker_unreachable": before.get("broker_unreachable", 0) + 1,
-    }
-    assert neighbour.ask(message(METADATA, 9, topics=[])).seconds < 1
 
 
 # On Sluice's own connections

@@ -32,7 +32,6 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicationRig]:
 
 def asked(rig: ReplicationRig, path: str, **query: object) -> Document | None:
     """Return a document of the admin server; None while it has none."""
-    assert rig.sluice is not None
     status, text = rig.sluice.get(f"{path}?{urlencode(query)}")
     document: Document = json.loads(text)
     return document if status == 200 else None
@@ -74,17 +73,10 @@ def listed(rig: ReplicationRig, broker: int) -> Document:
     return dict(row)
 
 
-def reconfigure(rig: ReplicationRig, **keys: object) -> None:
-    """Change `[replication]`, and wait until it holds."""
-    assert rig.sluice is not None
-    rig.settings(**keys).write(rig.directory)
-    rig.sluice.reload()
-
-
 @pytest.mark.parametrize(("side", "holder"), [("leader", 1), ("follower", 3)])
 def test_follower_waits_for_the_rate_of_one_side(rig: ReplicationRig, side: str, holder: int) -> None:
     other = "follower" if side == "leader" else "leader"
-    reconfigure(rig, **{f"{side}_rate": SLOW, f"{other}_rate": FAST})
+    rig.reconfigure(**{f"{side}_rate": SLOW, f"{other}_rate": FAST})
     topic = f"limited-by-{side}"
     rig.create(topic, [[1]])
     rig.fill(topic, MEGABYTES)
@@ -113,12 +105,12 @@ def test_follower_waits_for_the_rate_of_one_side(rig: ReplicationRig, side: str,
     # Only broker 3 is behind.
     others = explained(rig, 2)
     assert others is None or others["rule"] is None
-    reconfigure(rig, leader_rate=FAST, follower_rate=FAST)
+    rig.reconfigure(leader_rate=FAST, follower_rate=FAST)
     until(lambda: rig.in_sync(topic) == {0: {1, 3}}, "in sync")
 
 
 def test_follower_in_sync_waits_for_records(rig: ReplicationRig) -> None:
-    reconfigure(rig, leader_rate=SLOW, follower_rate=SLOW)
+    rig.reconfigure(leader_rate=SLOW, follower_rate=SLOW)
     rig.create("in-sync", [[1, 2]])
     until(lambda: rig.in_sync("in-sync") == {0: {1, 2}}, "in sync")
 

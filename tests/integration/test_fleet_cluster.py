@@ -8,15 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
-    AclOperation,
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AdminClient, ResourceType  # type: ignore[attr-defined]  # theirs
 
 from tests.cluster import HOST, Cluster, free_port
 from tests.cluster.sasl import SASL, SLUICE_LOGIN
@@ -154,26 +146,6 @@ def test_group_topic_that_is_deleted_is_made_again(
         until(lambda: member.problem("unreachable") or member.problem("failed"), "it is noticed", 60)
         until(lambda: group in admin.list_topics().topics, "it is made again", 60)
         until(lambda: member.state["holds"] and member.state["leased"], "it holds again", 60)
-
-
-@pytest.mark.timeout(300)
-def test_group_topic_with_another_cleanup_policy_is_named_until_it_is_changed(
-    kafka: Cluster, guarded: Cluster, group: str, tmp_path: Path
-) -> None:
-    admin = admin_of(guarded)
-    wrong = NewTopic(group, 1, 1, config={"cleanup.policy": "delete"})
-    admin.create_topics([wrong])[group].result(30)
-    with Member(kafka, guarded.bootstrap(), group, tmp_path) as member:
-        member.process.wait_ready()  # clients are served meanwhile
-        until(lambda: member.problem("cleanup_policy"), "it is named", NAMED_SECONDS)
-        assert member.says(f"topic {group} has cleanup.policy=delete, and must have compact")
-        assert not member.state["holds"]
-        compact = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, group, incremental_configs=[compact])
-        admin.incremental_alter_configs([resource])[resource].result(30)
-        until(lambda: member.state["holds"], "it holds", HOLDS_SECONDS)
-        assert not member.problem("cleanup_policy")
-        assert member.process.log(LOG_BYTES).count("the group of the fleet cannot be used") == 1
 
 
 @pytest.mark.timeout(300)

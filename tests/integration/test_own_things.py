@@ -22,7 +22,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author, key_of, value_of
-from tests.cluster import Cluster, free_port, tools
+from tests.cluster import Cluster, free_port
 from tests.support.proxy_process import SluiceProcess, fleet_secret
 from tests.support.quota_client import set_rates
 from tests.support.topic_quotas import Topic, rate_of
@@ -151,11 +151,6 @@ def test_topics_cannot_be_deleted_grown_emptied_or_described(
     assert {topic.audit, journal} <= there.keys()
 
 
-def test_kafkas_own_tool_cannot_delete_the_topic(topic: Topic, process: SluiceProcess) -> None:
-    with pytest.raises(tools.ToolError, match="TopicAuthorizationException"):
-        tools.run(tools.TOPICS, "--bootstrap-server", process.bootstrap, "--delete", "--topic", topic.name)
-
-
 def test_group_cannot_be_joined_committed_to_described_or_deleted(
     group: str, topic: Topic, process: SluiceProcess
 ) -> None:
@@ -184,19 +179,3 @@ def test_group_cannot_be_joined_committed_to_described_or_deleted(
 def test_transactional_id_of_the_journal_cannot_be_used(journal: str, process: SluiceProcess) -> None:
     producer = Producer({"bootstrap.servers": process.bootstrap, "transactional.id": journal})
     assert code(lambda: producer.init_transactions(SECONDS)) == ID_REFUSED
-
-
-def test_quotas_may_be_read(topic: Topic, process: SluiceProcess) -> None:
-    consumer = Consumer(
-        {"bootstrap.servers": process.bootstrap, "group.id": "auditor", "auto.offset.reset": "earliest"}
-    )
-    try:
-        consumer.assign([TopicPartition(topic.name, 0, 0)])
-        keys = b""
-        while b"mallory" not in keys:
-            record = consumer.poll(SECONDS)
-            assert record is not None
-            assert record.error() is None
-            keys += record.key() or b""
-    finally:
-        consumer.close()

@@ -10,13 +10,13 @@ import os
 import shutil
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Producer
 from kafka import KafkaConsumer, KafkaProducer
 
 from tests.cluster import HOST, Cluster, ClusterOptions, tools
@@ -49,10 +49,10 @@ class Site:
         self.people = Authority.make(self.directory, "people")
         self.own = self.people.issue("sluice", "/O=Example/CN=sluice")
 
-    def person(self, name: str, *, expired: bool = False) -> Certificate:
+    def person(self, name: str) -> Certificate:
         """Issue a client's certificate; the same again for the same name."""
         if not (self.directory / f"{name}.pem").exists():
-            self.people.issue(name, f"/O=Example/OU=ops/CN={name}", expired=expired)
+            self.people.issue(name, f"/O=Example/OU=ops/CN={name}")
         base = self.directory / name
         return Certificate(base.with_suffix(".pem"), base.with_suffix(".key"), base.with_suffix(".store.pem"))
 
@@ -241,63 +241,6 @@ def test_throttled_records_pass_both_ways_unchanged(
     assert read_all(sluice.bootstrap, topic, settings=config) == values
     assert time.monotonic() - started > 3.5
     assert throttled(sluice, "carol", "Fetch") > 0
-
-
-def test_quota_of_one_user_does_not_throttle_others(site: Site, sluice: SluiceProcess, topic: str) -> None:
-    """Both with the same client id: told apart by their certificates alone."""
-    same = {"client.id": "same"}
-    produce(site.librdkafka(sluice.bootstrap, "Alice", **same), topic, [bytes(100_000)] * 30)
-    assert throttled(sluice, "alice", "Produce") == 0
-
-
-def refusal(config: dict[str, object]) -> str:
-    """Why a client cannot be served, in its own words; every error that it tells."""
-    told: list[str] = []
-    producer = Producer({**config, "error_cb": lambda error: told.append(error.str()), "log_level": 0})
-    deadline = time.monotonic() + SECONDS_MAX
-    with pytest.raises(KafkaException) as caught:
-        producer.list_topics(timeout=3)
-    while not told and time.monotonic() < deadline:
-        producer.poll(0.1)
-    assert caught.value.args[0].code() == KafkaError._TRANSPORT or told
-    return " ".join(told)
-
-
-def of_a_stranger(site: Site, bootstrap: str) -> dict[str, object]:
-    stranger = site.servers.issue("stranger", "/O=Example/OU=ops/CN=Alice")
-    files = {"ssl.certificate.location": str(stranger.cert_file), "ssl.key.location": str(stranger.key_file)}
-    return site.librdkafka(bootstrap, None, **files)
-
-
-def of_an_expired_one(site: Site, bootstrap: str) -> dict[str, object]:
-    site.person("Old", expired=True)
-    return site.librdkafka(bootstrap, "Old")
-
-
-REFUSED: dict[str, tuple[Callable[[Site, str], dict[str, object]], str, str]] = {
-    # its configuration, what it is told, the cause that is counted
-    "no certificate": (
-        lambda site, at: site.librdkafka(at, None),
-        "certificate required",
-        "client_certificate",
-    ),
-    "expired": (of_an_expired_one, "certificate expired", "client_certificate"),
-    "of another authority": (of_a_stranger, "", "client_certificate"),
-    "does not believe Sluice": (
-        lambda site, at: site.librdkafka(at, **{"ssl.ca.location": str(site.people.cert_file)}),
-        "verify",
-        "tls_handshake",
-    ),
-    "plaintext": (lambda _, at: {"bootstrap.servers": at}, "", "plain_on_tls"),
-}
-
-
-@pytest.mark.parametrize("who", REFUSED)
-def test_client_is_refused_told_and_counted(site: Site, sluice: SluiceProcess, who: str) -> None:
-    config, told, cause = REFUSED[who]
-    before = sluice.metric("sluice_connection_errors_total", cause=cause)
-    assert told in refusal(config(site, sluice.bootstrap))
-    assert sluice.metric("sluice_connection_errors_total", cause=cause) > before
 
 
 def shown(port: int) -> int:

@@ -134,34 +134,6 @@ def test_topics_are_deleted_by_id_within_the_bucket_alone(
 
 
 @NO_BURST
-def test_old_versions_are_accepted_and_muted(kafka: Cluster, tmp_path: Path, names: list[str]) -> None:
-    # 4 / s and a burst of 20: 30 partitions are 10 too many, 2.5 s.
-    quotas = {"partition_mutations_rate": 4, "partition_mutations_burst": 20}
-    with limited(kafka, tmp_path, rate=None, **quotas) as sluice, wired(port_of(sluice)) as wire:
-        found, throttle_ms = errors(CREATE_TOPICS, 5, say(wire, create(5, {names[0]: 30})))
-        assert found == [(names[0], NONE)]
-        assert 1000 < throttle_ms <= 2500
-        again = create(5, {names[1]: 1}, correlation_id=2)
-        wire.send_bytes(again)
-        assert wire.silent(throttle_ms / 1000 - 0.2)
-        found, _ = errors(CREATE_TOPICS, 5, wire.receive())
-        assert found == [(names[1], NONE)]
-        settled(kafka, {names[0]: 30, names[1]: 1})
-
-
-def test_failed_creation_costs_nothing(
-    kafka: Cluster, tmp_path: Path, create_topic: CreateTopic, names: list[str]
-) -> None:
-    there = create_topic()
-    with limited(kafka, tmp_path) as sluice, wired(port_of(sluice)) as wire:
-        for _ in range(3):
-            found, throttle_ms = errors(CREATE_TOPICS, 7, say(wire, create(7, {there: 50})))
-            assert (found, throttle_ms) == ([(there, 36)], 0)  # TOPIC_ALREADY_EXISTS
-        found, _ = errors(CREATE_TOPICS, 7, say(wire, create(7, {names[0]: 2})))
-        assert found == [(names[0], NONE)]
-
-
-@NO_BURST
 def test_kafkas_own_system_test_passes(kafka: Cluster, tmp_path: Path, names: list[str]) -> None:
     """controller_mutation_quota_test.py: create 10, grow to 20, delete 20; then nothing more."""
     # 33 tokens at 0.015/s, as Kafka's 11 windows of 200 s.

@@ -28,8 +28,8 @@ from tests.support.raw_topics import (
     produce_request,
     write,
 )
-from tests.support.wire import Wire, part, request, response, wired
-from tests.support.workers import FIRST_SHARE, WORKERS
+from tests.support.wire import part, request, response, wired
+from tests.support.workers import WORKERS
 
 SECONDS = 8.0
 BYTES_PER_SECOND = 100_000
@@ -112,27 +112,6 @@ def test_consumers_share_a_topics_rate(
 
     assert 0.6 * BYTES_PER_SECOND < both(consume) < 1.6 * BYTES_PER_SECOND
     assert charged(sluice, "Fetch", topic.name) > 0.6 * BYTES_PER_SECOND * SECONDS
-
-
-def test_other_topic_on_the_same_connection_is_not_charged(
-    kafka: Cluster, sluice: SluiceProcess, create_topic: CreateTopic
-) -> None:
-    topic, leader = made(kafka, create_topic)
-    free = next(
-        found for found in iter(lambda: describe(kafka, create_topic()), None) if found.leaders[0] == leader
-    )
-    limit(sluice, "--topic", topic.name, f"producer_byte_rate={BYTES_PER_SECOND}")
-
-    def told_ms(wire: Wire, to: Topic, size: int) -> int:
-        received = wire.ask(produce_request(to, 0, batch([bytes(size)])))
-        throttle_ms: int = response(PRODUCE, 9, received.frame).throttle_time_ms
-        return throttle_ms
-
-    with wired((HOST, sluice.ports.first_broker + leader)) as wire:
-        assert told_ms(wire, free, 900_000) == 0
-        # 300,000 B / 100,000 B/s less the burst's second, less what the response took.
-        assert 500 < told_ms(wire, topic, int(300_000 * FIRST_SHARE)) <= 2100
-    assert charged(sluice, "Produce", free.name) == 0
 
 
 def test_unmodified_producer_is_held_to_it(

@@ -11,7 +11,6 @@ have is read off the brokers themselves, never through a gateway.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -112,16 +111,9 @@ class ReassignmentRig(ReplicationRig):
             self.end_gateway(other)
         return self.gateways[name] if name in self.gateways else self.gateway(name)
 
-    def write_settings(self, name: str, **reassignment: object) -> None:
-        """Change a gateway's configuration file."""
-        keys = {"mode": "batch", "journal": str(self.journal), **reassignment}
-        replace(self._gateway_settings[name], sections={"reassignment": keys}).write(self.directory / name)
-
     def throttle(self, rate: str) -> None:
         """Have replicas that are being added come at this rate from now on."""
-        assert self.sluice is not None
-        self.settings(leader_rate=rate).write(self.directory)
-        self.sluice.reload()
+        self.reconfigure(leader_rate=rate)
 
     def allow_topics(self, *topics: str) -> None:
         """Let Sluice use topics of its own, and the groups and transactional ids of their names."""
@@ -138,6 +130,17 @@ class ReassignmentRig(ReplicationRig):
     def end_gateway(self, name: str) -> None:
         """End a gateway; one that was killed is only forgotten."""
         self.gateways.pop(name).stop()
+
+    def leads(self, front: SluiceProcess) -> bool:
+        """Whether a gateway executes."""
+        return self.status(front)["leads"] is True
+
+    def until_done(self, front: SluiceProcess, topic: str, wanted: Replicas, seconds: float = 60.0) -> None:
+        """Wait until a topic's replicas are these and a gateway has nothing more to do; nothing has come twice."""
+        self.until_moved(topic, wanted, seconds)
+        until(lambda: self.status(front)["moves"] == 0, "the end of it", seconds)
+        for broker in (3, 4):
+            assert self.copied(topic, broker) <= 1.2 * self.size(topic, broker), "nothing came twice"
 
     def tool(
         self, bootstrap: str, plan: Mapping[str, Sequence[Sequence[int]]], *words: str, user: str = "bob"

@@ -85,15 +85,15 @@ class ReplicationRig:
         self._proxied = proxied
         self._bootstrap_internal = bootstrap_internal
         self.upstreams = {str(node): f"{HOST}:{port}" for node, port in enumerate(real, 1)}
-        self.sluice: SluiceProcess | None = None
+        self._sluice: SluiceProcess | None = None
 
     def __enter__(self) -> Self:
         try:
             if self._proxied:
                 self.start_sluice()
             self.cluster.start()
-            if self.sluice is not None:
-                self.sluice.wait_ready()
+            if self._sluice is not None:
+                self._sluice.wait_ready()
         except BaseException:
             self.stop()
             raise
@@ -101,8 +101,8 @@ class ReplicationRig:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and self.sluice is not None:
-            print(self.sluice.log())
+        if kind is not None and self._sluice is not None:
+            print(self._sluice.log())
         self.stop()
 
     def front(self, node: int) -> int:
@@ -112,12 +112,23 @@ class ReplicationRig:
     def stop(self) -> None:
         """End brokers and Sluice."""
         self.cluster.stop()
-        if self.sluice is not None:
-            self.sluice.stop()
+        if self._sluice is not None:
+            self._sluice.stop()
 
     def start_sluice(self) -> None:
         """Start it, or start it again."""
-        self.sluice = SluiceProcess.configured(self.settings(), self.directory)
+        self._sluice = SluiceProcess.configured(self.settings(), self.directory)
+
+    @property
+    def sluice(self) -> SluiceProcess:
+        """The one that throttles replication."""
+        assert self._sluice is not None, "brokers replicate through a Sluice"
+        return self._sluice
+
+    def reconfigure(self, **replication: object) -> None:
+        """Change keys of `[replication]`, and wait until they hold."""
+        self.settings(**replication).write(self.directory)
+        self.sluice.reload()
 
     def settings(self, **replication: object) -> SluiceSettings:
         """Sluice's configuration, with these keys of `[replication]` changed."""
@@ -196,6 +207,11 @@ class ReplicationRig:
     def watch(self, topic: str, broker: int, until_bytes: int, seconds: float = 120.0) -> Growth:
         """Watch a follower's log grow until it has so much."""
         return watch(lambda: self.size(topic, broker), lambda size: size >= until_bytes, seconds)
+
+    def copied(self, topic: str, broker: int) -> float:
+        """How many bytes of a topic Sluice has seen on their way to a broker."""
+        name = "sluice_replication_partition_bytes_total"
+        return self.sluice.metric(name, topic=topic, broker=str(broker))
 
     def in_sync(self, topic: str) -> dict[int, set[int]]:
         """The replicas in sync of each partition."""
