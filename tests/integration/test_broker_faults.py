@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.process import resident_kib
-from tests.cluster import HOST, Address
+from tests.cluster import HOST
 from tests.support import scripted_broker as broken
 from tests.support.frames import LIST_OFFSETS, filler, produce, request
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
@@ -52,14 +52,9 @@ def sluice(broker: ScriptedBroker, tmp_path_factory: pytest.TempPathFactory) -> 
         yield process
 
 
-def at(sluice: SluiceProcess) -> Address:
-    """Where clients reach the broker."""
-    return HOST, sluice.ports.first_broker + 1
-
-
 def responds(sluice: SluiceProcess) -> bool:
     try:
-        with wired(at(sluice)) as wire:
+        with wired(sluice.ports.address(1)) as wire:
             return bool(wire.ask(message(METADATA, 9, topics=[])).frame)
     except OSError:
         return False
@@ -78,7 +73,7 @@ def descriptors_max(sluice: SluiceProcess) -> int:
 def neighbour(sluice: SluiceProcess, broker: ScriptedBroker, descriptors_max: int) -> Iterator[Wire]:
     """Another connection to the same broker; the scripts respond to its client id honestly."""
     broker.script = broken.honest
-    with wired(at(sluice), "neighbour") as wire:
+    with wired(sluice.ports.address(1), "neighbour") as wire:
         wire.ask(message(METADATA, 9, topics=[]))
         yield wire
 
@@ -124,7 +119,7 @@ def test_broker_that_responds_wrongly_ends_one_connection_under_one_cause(
     script, asked, cause = ENDED[fault]
     errors_before, resident_before = sluice.connection_errors(), resident_kib(sluice.process_id)
     broker.script = only_for(b"victim", script)
-    with socket.create_connection(at(sluice)) as client:
+    with socket.create_connection(sluice.ports.address(1)) as client:
         client.sendall(asked)
         read_to_the_end(client, lambda: neighbour.ask(message(METADATA, 9, topics=[])))
 
@@ -162,7 +157,7 @@ def test_response_without_end_is_not_kept_for_a_client_that_reads_nothing(
 ) -> None:
     before = resident_kib(sluice.process_id)
     broker.script = only_for(b"victim", broken.for_ever(announced))
-    with socket.create_connection(at(sluice)) as client:
+    with socket.create_connection(sluice.ports.address(1)) as client:
         client.sendall(ASKED)
         for _ in range(20):
             assert neighbour.ask(message(METADATA, 9, topics=[])).seconds < 1
@@ -176,7 +171,7 @@ def test_requests_are_not_kept_for_a_broker_that_reads_nothing(
 ) -> None:
     before = resident_kib(sluice.process_id)
     broker.script = only_for(b"victim", broken.never)
-    with socket.create_connection(at(sluice)) as client:
+    with socket.create_connection(sluice.ports.address(1)) as client:
         client.settimeout(0.2)
         assert sent_until_blocked(client, produce(9, 1 << 20, client_id="victim", acks=1)) < GIB
         assert neighbour.ask(message(METADATA, 9, topics=[])).seconds < 1

@@ -12,11 +12,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 
 from protocol.api import FETCH, METADATA, PRODUCE
 from tests.cluster import Cluster
 from tests.conftest import CreateTopic
+from tests.support.numbered import write_all
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.waiting import until
 from tests.support.workers import WORKERS
@@ -51,12 +52,8 @@ def rows(directory: Path) -> Rows:
     return found
 
 
-def produce(bootstrap: str, topic: str, count: int, **more: Any) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "writer", "linger.ms": 5, **more})
-    for number in range(count):
-        producer.produce(topic, VALUE, partition=number % 2)
-        producer.poll(0)
-    assert producer.flush(SECONDS_MAX) == 0
+def produce(bootstrap: str, topic: str, count: int) -> None:
+    write_all(bootstrap, topic, [VALUE] * count, partitions=2, settings={"client.id": "writer"})
 
 
 def consume(bootstrap: str, topic: str, count: int) -> int:

@@ -23,7 +23,7 @@ SECONDS_MAX = 60_000  # ms
 
 def writing(sluice: SluiceProcess, topic: Topic, client_id: str) -> AbstractContextManager[object]:
     """A client that writes as fast as its responses come."""
-    address = HOST, sluice.ports.first_broker + topic.leaders[0]
+    address = sluice.ports.address(topic.leaders[0])
     return repeating(address, client_id, produce_request(topic, 0, batch([bytes(RECORDS)])))
 
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
-from tests.support.numbered import read_all
+from tests.support.numbered import read_all, write_all
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
 from tests.support.raw_topics import FETCH, Topic, batch, create, describe, fetch_request, produce_request
 from tests.support.waiting import until
@@ -35,7 +34,7 @@ class Deployment:
 
     def sidecar(self, broker: int) -> tuple[str, int]:
         """Where a broker advertises itself."""
-        return HOST, self.ports[broker].first_broker + broker
+        return self.ports[broker].address(broker)
 
     @property
     def bootstrap(self) -> str:
@@ -62,7 +61,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """Sidecars that started before their brokers, as they should."""
     one, others = SluicePorts.free(), SluicePorts.free()
     ports = {1: one, 2: others, 3: others}
-    advertised = tuple((HOST, ports[node].first_broker + node) for node in (1, 2, 3))
+    advertised = tuple(ports[node].address(node) for node in (1, 2, 3))
     real = free_ports(3)
     listener = Listener(SIDECARS, ports=tuple(real), advertised=advertised)
     cluster = Cluster(ClusterOptions(nodes=3, listeners=(listener,)))
@@ -119,7 +118,7 @@ def test_bootstrap_port_leads_to_an_upstream(deployed: Deployment, topic: Topic)
 
 
 def test_port_of_another_sidecars_broker_is_not_bound(deployed: Deployment) -> None:
-    with pytest.raises(ConnectionRefusedError), wired((HOST, deployed.ports[1].first_broker + 2)):
+    with pytest.raises(ConnectionRefusedError), wired(deployed.ports[1].address(2)):
         pass
 
 
@@ -127,10 +126,7 @@ def test_records_go_through_sidecars_and_come_back(deployed: Deployment) -> None
     name = f"sidecar-{os.urandom(4).hex()}"
     create(deployed.cluster, name, partitions=3, replication=1, configs={})
     values = [os.urandom(200_000) for _ in range(6)]
-    producer = Producer({"bootstrap.servers": deployed.bootstrap, "log_level": 0})
-    for number, value in enumerate(values):
-        producer.produce(name, value, partition=number % 3)
-    assert producer.flush(60) == 0
+    write_all(deployed.bootstrap, name, values, partitions=3)
     assert sorted(read_all(deployed.bootstrap, name, 3)) == sorted(values)
 
 

@@ -92,7 +92,7 @@ def test_process_told_to_stop_while_it_starts_ends_with_0(tmp_path: Path, number
 def test_draining_process_delivers_what_it_owes_is_not_ready_and_takes_no_new_connection(
     sluice: SluiceProcess, topic: Topic
 ) -> None:
-    with wired((HOST, sluice.ports.first_broker + LEADER)) as wire:
+    with wired(sluice.ports.address(LEADER)) as wire:
         long_poll(sluice, topic, wire)
         assert draining(sluice).startswith("not ready: draining")
         until(lambda: not connects(sluice.ports.bootstrap), "no connection is taken")
@@ -109,7 +109,7 @@ def connects(port: int) -> bool:
 
 
 def test_second_signal_ends_at_once(sluice: SluiceProcess, topic: Topic) -> None:
-    with wired((HOST, sluice.ports.first_broker + LEADER)) as wire:
+    with wired(sluice.ports.address(LEADER)) as wire:
         long_poll(sluice, topic, wire, max_wait_ms=60_000)
         draining(sluice)
         sluice.signal(signal.SIGTERM)
@@ -121,7 +121,7 @@ def test_response_that_does_not_come_is_waited_for_no_longer_than_the_limit(
 ) -> None:
     short = replace(settings, sections={"limits": {"drain_seconds": 1}})
     sluice = SluiceProcess.configured(short, tmp_path).wait_ready()
-    with wired((HOST, sluice.ports.first_broker + LEADER)) as wire:
+    with wired(sluice.ports.address(LEADER)) as wire:
         long_poll(sluice, topic, wire, max_wait_ms=60_000)
         sluice.signal(signal.SIGTERM)
         assert ended(sluice, 5) == 0

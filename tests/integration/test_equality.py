@@ -6,7 +6,7 @@ else; correlation ids are the same on both sides, and no quota is reached.
 
 import pytest
 
-from tests.cluster import HOST, Cluster
+from tests.cluster import Cluster
 from tests.conftest import CreateTopic
 from tests.support.gateway_fixture import gateway_fixture
 from tests.support.proxy_process import SluiceProcess
@@ -49,7 +49,7 @@ def both(
 ) -> tuple[bytes, bytes]:
     """Ask the broker itself and Sluice's port for it."""
     received = []
-    for address in (kafka.address(broker), (HOST, sluice.ports.first_broker + broker)):
+    for address in (kafka.address(broker), sluice.ports.address(broker)):
         with wired(address) as wire:
             received.append(wire.ask(message, CORRELATION).frame)
     return received[0], received[1]
@@ -58,7 +58,7 @@ def both(
 def through(kafka: Cluster, sluice: SluiceProcess, node: int, host: str, port: int) -> tuple[str, int]:
     """Return a broker's address as a client behind Sluice must see it, after a check that it is the real one."""
     assert (host, port) == kafka.address(node)
-    return HOST, sluice.ports.first_broker + node
+    return sluice.ports.address(node)
 
 
 def rewritten(kafka: Cluster, sluice: SluiceProcess, entries: list[Message], node_field: str) -> None:

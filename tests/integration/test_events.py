@@ -93,7 +93,7 @@ def test_client_that_waits_begins_and_ends_and_enforcement_is_off_over_a_restart
     settings: SluiceSettings, sluice: SluiceProcess, kafka: Cluster, create_topic: CreateTopic, tmp_path: Path
 ) -> None:
     topic = describe(kafka, create_topic())
-    address = HOST, sluice.ports.first_broker + topic.leaders[0]
+    address = sluice.ports.address(topic.leaders[0])
     with producing(address, topic, "waits") as took:
         until(lambda: events(sluice, "client_waits"), "the client waits", SECONDS_MAX)
         [begun] = events(sluice, "client_waits")

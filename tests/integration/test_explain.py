@@ -21,7 +21,7 @@ import confluent_kafka
 import pytest
 
 from protocol.api import METADATA
-from tests.cluster import HOST, Address, Cluster
+from tests.cluster import Cluster
 from tests.conftest import CreateTopic
 from tests.support import mutation_frames
 from tests.support.frames import request as raw_request
@@ -62,10 +62,6 @@ def topic(kafka: Cluster, create_topic: CreateTopic) -> Topic:
     return describe(kafka, create_topic())
 
 
-def port_of(sluice: SluiceProcess, broker: int) -> Address:
-    return HOST, sluice.ports.first_broker + broker
-
-
 def explained(
     sluice: SluiceProcess, client_id: str, window: int = 10, *, until_rule: bool = False
 ) -> dict[str, Any]:
@@ -104,7 +100,7 @@ def largest(document: dict[str, Any]) -> str:
 def test_byte_quota_is_named(request: pytest.FixtureRequest, gateway: str, topic: Topic) -> None:
     sluice: SluiceProcess = request.getfixturevalue(gateway)
     sent = produce_request(topic, 0, batch([bytes(RECORDS)]))
-    with wired(port_of(sluice, topic.leaders[0]), "bytes") as wire:
+    with wired(sluice.ports.address(topic.leaders[0]), "bytes") as wire:
         repeat(lambda: wire.ask(sent))
         found = explained(sluice, "bytes")
         of_address = sluice.document("/v1/client?client_id=bytes&address=127.0.0.1")
@@ -186,7 +182,7 @@ def test_quota_of_requests_is_named(
     sluice: SluiceProcess, frame: Callable[[int], bytes], kind: str, value: float
 ) -> None:
     client_id, numbers = frame.__name__, count()
-    with wired(port_of(sluice, 1), client_id) as wire:
+    with wired(sluice.ports.address(1), client_id) as wire:
 
         def ask() -> None:
             wire.send_bytes(frame(next(numbers)))
@@ -223,7 +219,7 @@ def test_slow_broker_is_named(sluice: SluiceProcess, kafka: Cluster, topic: Topi
     client_id = f"waits-{secrets.token_hex(4)}"
     broker = topic.leaders[0]
     sent = produce_request(topic, 0, batch([bytes(100)]))
-    with wired(port_of(sluice, broker), client_id) as wire, often_stopped(kafka.process_id(broker)):
+    with wired(sluice.ports.address(broker), client_id) as wire, often_stopped(kafka.process_id(broker)):
         repeat(lambda: wire.ask(sent), 3 * SECONDS)  # requests are timed in an eighth of the time
         found = explained(sluice, client_id)
     assert found["rule"] is None
@@ -242,7 +238,7 @@ def test_request_that_is_never_responded_to_is_told(
     client_id = f"hangs-{secrets.token_hex(4)}"
     broker = topic.leaders[0]
     sent = produce_request(topic, 0, batch([bytes(100)]))
-    with wired(port_of(sluice, broker), client_id) as wire:
+    with wired(sluice.ports.address(broker), client_id) as wire:
         repeat(lambda: wire.ask(sent), SECONDS)
         os.kill(kafka.process_id(broker), signal.SIGSTOP)
         try:
@@ -269,7 +265,7 @@ def test_rate_of_connections_is_named(kafka: Cluster, tmp_path: Path) -> None:
     asked = raw_request(METADATA, 9, b"\0\0\0\0\0", correlation_id=1, client_id="connects")
     with SluiceProcess.configured(settings, tmp_path) as sluice, ExitStack() as stack:
         for _ in range(CONNECTIONS):  # as many as it takes, however slow the machine is
-            stack.enter_context(wired(port_of(sluice, 1), "connects")).send_bytes(asked)
+            stack.enter_context(wired(sluice.ports.address(1), "connects")).send_bytes(asked)
         found = explained(sluice, "connects", until_rule=True)
     assert (found["rule"]["kind"], found["rule"]["value"]) == ("connection", CONNECTIONS_PER_SECOND)
     assert found["rule"]["entity"] == "user 'ANONYMOUS'"
@@ -283,7 +279,7 @@ def test_of_two_causes_the_quota_is_first_and_the_slow_client_second(
     client_id = f"both-{secrets.token_hex(4)}"
     # 400 kB in a second or more, and some seconds until they are paid for; what is sent meanwhile counts as muted.
     frame = framed(produce_request(topic, 0, batch([bytes(4 * BYTES_PER_SECOND)])), 1, client_id)
-    with wired(port_of(sluice, topic.leaders[0])) as wire:
+    with wired(sluice.ports.address(topic.leaders[0])) as wire:
 
         def send_slowly() -> None:
             for start in range(0, len(frame), len(frame) // 20):
@@ -307,7 +303,7 @@ def test_client_that_waits_for_records_is_said_to(
     write(kafka.address(topic.leaders[0]), topic, 0, batch([b"one"]))
     client_id = f"polls-{secrets.token_hex(4)}"
     asked = fetch_request(topic, {0: 1}, version=12, max_wait_ms=400)
-    with wired(port_of(sluice, topic.leaders[0]), client_id) as wire:
+    with wired(sluice.ports.address(topic.leaders[0]), client_id) as wire:
         repeat(lambda: wire.ask(asked), 4.0)
         found = explained(sluice, client_id)
     assert found["rule"] is None

@@ -54,7 +54,7 @@ def test_broker_that_joins_later_is_reached_at_its_own_port(
 
 def responds(sluice: SluiceProcess, broker: int) -> bool:
     try:
-        with wired((HOST, sluice.ports.first_broker + broker)) as wire:
+        with wired(sluice.ports.address(broker)) as wire:
             return bool(wire.ask(message(METADATA, 9, topics=[])).frame)
     except OSError:
         return False

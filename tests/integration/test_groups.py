@@ -62,7 +62,7 @@ def coordinator(sluice: SluiceProcess, group: str) -> int:
             reply = wire.ask(request(FIND_COORDINATOR, 2, key=group, key_type=0))
             found = response(FIND_COORDINATOR, 2, reply.frame)
             if found.error_code == 0:
-                assert (found.host, found.port) == (HOST, sluice.ports.first_broker + found.node_id)
+                assert (found.host, found.port) == sluice.ports.address(found.node_id)
                 return int(found.node_id)
             assert found.error_code in RETRIABLE, str(found)
             assert time.monotonic() < deadline, str(found)
@@ -118,7 +118,7 @@ def test_member_that_fetches_far_over_its_quota_is_never_expelled(
     group = f"member-{secrets.token_hex(4)}"
     node = coordinator(sluice, group)
     partition = topic.led_by(node)[0]
-    with wired((HOST, sluice.ports.first_broker + node), group) as wire:
+    with wired(sluice.ports.address(node), group) as wire:
         own = join(wire, group)
         ends = time.monotonic() + RUN_SECONDS
         throttled, longest, received = 0, 0.0, 0

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.cluster import HOST, Cluster
+from tests.cluster import Cluster
 from tests.conftest import CreateTopic
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import Topic, batch, describe, fetch_request, produce_request, write
@@ -76,7 +76,7 @@ def run_loads(sluice: SluiceProcess, topic: Topic, read: Topic, name: str) -> di
     def repeat(load: str) -> None:
         leader = (read if load == "fetches" else topic).leaders[0]
         count, pause_seconds = RHYTHMS[load]
-        with wired((HOST, sluice.ports.first_broker + leader), f"{load}-{name}") as wire:
+        with wired(sluice.ports.address(leader), f"{load}-{name}") as wire:
             while not over.is_set():
                 for _ in range(count):
                     wire.ask(requests[load])

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from proxy.cli import main
 from tests.cluster import Cluster, tools
 from tests.conftest import CreateTopic
+from tests.support.numbered import write_all
 
 RECORD_BYTES = 10_000
 RECORDS = 100
@@ -22,13 +22,6 @@ def replicas_of(kafka: Cluster, topic: str) -> list[int]:
     found = client.list_topics(topic, timeout=20).topics[topic].partitions[0]
     replicas: list[int] = found.replicas
     return replicas
-
-
-def fill(kafka: Cluster, topic: str) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap(), "acks": "all"})
-    for _ in range(RECORDS):
-        producer.produce(topic, bytes(RECORD_BYTES), partition=0)
-    assert producer.flush(30) == 0
 
 
 def file_of(directory: Path, *entries: tuple[str, int, Sequence[int]]) -> Path:
@@ -47,7 +40,7 @@ def test_plan_is_true_of_the_cluster_and_changes_nothing(
     kafka: Cluster, create_topic: CreateTopic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic = create_topic(replication=2, configs={"min.insync.replicas": "2"})
-    fill(kafka, topic)
+    write_all(kafka.bootstrap(), topic, [bytes(RECORD_BYTES)] * RECORDS)
     first, second = replicas_of(kafka, topic)
     (third,) = {1, 2, 3} - {first, second}
     path = file_of(tmp_path, (topic, 0, (third, second)))

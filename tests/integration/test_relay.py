@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from tests.cluster import HOST, Cluster
 from tests.conftest import CreateTopic
 from tests.support.gateway_fixture import gateway_fixture
-from tests.support.numbered import read_all
+from tests.support.numbered import read_all, write_all
 from tests.support.proxy_process import SluiceProcess
 from tests.support.raw_topics import METADATA, PRODUCE, Topic, batch, describe, produce_request
 from tests.support.wire import request, response, wired
@@ -34,20 +34,13 @@ def topic(kafka: Cluster, create_topic: CreateTopic) -> Topic:
     return describe(kafka, create_topic(partitions=3))
 
 
-def produce(bootstrap: str, topic: str, compression: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "compression.type": compression, "log_level": 0})
-    for value in VALUES:
-        producer.produce(topic, value)
-    assert producer.flush(60) == 0
-
-
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_records_that_go_in_by_one_door_come_out_by_the_other(
     kafka: Cluster, sluice: SluiceProcess, create_topic: CreateTopic, compression: str
 ) -> None:
     for entry, way_out in ((sluice.bootstrap, kafka.bootstrap()), (kafka.bootstrap(), sluice.bootstrap)):
         name = create_topic()
-        produce(entry, name, compression)
+        write_all(entry, name, VALUES, settings={"compression.type": compression})
         assert read_all(way_out, name) == VALUES
 
 
@@ -72,7 +65,7 @@ def named_ports(sluice: SluiceProcess, nodes: tuple[int, ...]) -> set[tuple[int,
 def ask(
     sluice: SluiceProcess, broker: int, message: Message, api_key: int, version: int
 ) -> tuple[Message, bytes]:
-    with wired((HOST, sluice.ports.first_broker + broker)) as wire:
+    with wired(sluice.ports.address(broker)) as wire:
         frame = wire.ask(message).frame
     return response(api_key, version, frame), frame
 
@@ -94,5 +87,5 @@ def test_new_leader_in_a_produce_response_is_at_a_port_of_sluice(
 
 
 def test_port_of_a_broker_that_does_not_exist_closes(sluice: SluiceProcess) -> None:
-    with wired((HOST, sluice.ports.first_broker + 7)) as wire, pytest.raises(ConnectionResetError):
+    with wired(sluice.ports.address(7)) as wire, pytest.raises(ConnectionResetError):
         wire.ask(request(METADATA, 9, topics=[]))

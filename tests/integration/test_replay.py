@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from offline.replay.__main__ import parser
 from offline.replay.command import main
@@ -16,12 +15,11 @@ from tests.cluster import HOST, Cluster, free_port
 from tests.cluster.sasl import SASL
 from tests.conftest import CreateTopic
 from tests.support.captures import write
-from tests.support.numbered import read_all
+from tests.support.numbered import read_all, write_all
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 
 PARTITIONS = 3
 RECORDS = 20
-SECONDS_MAX = 30.0
 
 Row = dict[str, Any]
 
@@ -102,10 +100,7 @@ def test_batches_that_are_larger_than_recorded_fetches_are_said(
 ) -> None:
     """A broker gives at least one whole batch: here of 10 kB, where 5 kB were fetched when it was recorded."""
     topic = create_topic(partitions=PARTITIONS)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap()})
-    for partition in range(PARTITIONS):
-        producer.produce(topic, bytes(10_000), partition=partition)
-    assert producer.flush(SECONDS_MAX) == 0
+    write_all(kafka.bootstrap(), topic, [bytes(10_000)] * PARTITIONS, partitions=PARTITIONS)
     rows = [row(number, FETCH, 1 + number % 3, topic, response_bytes=5070) for number in range(30)]
     capture = write(tmp_path / "capture-p-000001.parquet", rows)
     code, found = replay(tmp_path, capture, kafka.bootstrap().split(",")[0], "--speed", "2")
@@ -136,10 +131,7 @@ def test_kept_payloads_arrive_once_more(kafka: Cluster, tmp_path: Path, create_t
     sections = {"capture": {"directory": str(directory), "frames": "keep"}}
     sent = [secrets.token_bytes(size) for size in (10, 1000, 200_000) for _ in range(3)]
     with SluiceProcess.configured(SluiceSettings(kafka.bootstrap(), sections=sections), tmp_path) as sluice:
-        producer = Producer({"bootstrap.servers": sluice.bootstrap, "enable.idempotence": True})
-        for number, value in enumerate(sent):
-            producer.produce(topic, value, partition=number % PARTITIONS)
-        assert producer.flush(SECONDS_MAX) == 0
+        write_all(sluice.bootstrap, topic, sent, partitions=PARTITIONS, settings={"enable.idempotence": True})
     code, found = replay(tmp_path, directory, kafka.bootstrap().split(",")[0])
     assert (code, found["requests"]["errors"]) == (0, {})
     assert sorted(read_all(kafka.bootstrap(), topic, PARTITIONS)) == sorted(2 * sent)

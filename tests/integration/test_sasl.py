@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import HOST, Cluster, processes, tools
+from tests.cluster import Cluster, processes, tools
 from tests.cluster.sasl import MECHANISMS, REAUTH, REAUTH_SECONDS, SASL, SLUICE_LOGIN, bearer_token, password
 from tests.conftest import CreateTopic
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
@@ -84,10 +84,6 @@ def told_ms(wire: Wire, topic: Topic, size: int) -> int:
     return throttle_ms
 
 
-def through(sluice: SluiceProcess) -> tuple[str, int]:
-    return HOST, sluice.ports.first_broker + BROKER
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("family", list(ROUND_TRIPS))
 def test_client_is_known_by_its_principal(
@@ -107,7 +103,10 @@ def test_client_is_known_by_its_principal(
 
 @one_process("a first throttle time is that of a worker's share, which begins with a full window")
 def test_users_with_one_client_id_are_held_apart(sluice: SluiceProcess, stock: Topic) -> None:
-    with wired(through(sluice), SHARED) as alice, wired(through(sluice), SHARED) as bob:
+    with (
+        wired(sluice.ports.address(BROKER), SHARED) as alice,
+        wired(sluice.ports.address(BROKER), SHARED) as bob,
+    ):
         log_in(alice, "alice")
         log_in(bob, "bob")
         # 120,000 B / 10,000 B/s - 10 s, but for headers and what tests before have sent as alice; together 14 s.
@@ -125,7 +124,7 @@ def test_wrong_password_comes_back_unchanged_and_leaves_nothing(
     token = plain("alice", "wrong") if mechanism == "PLAIN" else b"n,,n=nobody,r=nonce"
     said = []
     failed = known(sluice, mechanism, "failed")
-    for address in (kafka.address(BROKER, SASL), through(sluice)):
+    for address in (kafka.address(BROKER, SASL), sluice.ports.address(BROKER)):
         with wired(address, client_id) as wire:
             said.append((handshake(wire, mechanism), authenticate(wire, token)))
     assert said[0] == said[1]
@@ -138,7 +137,7 @@ def test_mechanism_that_no_broker_knows_is_refused_by_the_broker(
     kafka: Cluster, sluice: SluiceProcess
 ) -> None:
     said = []
-    for address in (kafka.address(BROKER, SASL), through(sluice)):
+    for address in (kafka.address(BROKER, SASL), sluice.ports.address(BROKER)):
         with wired(address) as wire:
             said.append(handshake(wire, "AWS_MSK_IAM"))
     assert said[0] == said[1]
@@ -152,7 +151,7 @@ def test_scram_tokens_without_a_header_name_their_user(
 
     config = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_plain_username": "bob"}
     client = SaslMechanismScram(**config, sasl_plain_password=password("bob"))
-    with wired(through(sluice), client_id) as wire:
+    with wired(sluice.ports.address(BROKER), client_id) as wire:
         handshake(wire, "SCRAM-SHA-256", 0)
         while not client.is_done():
             token = client.auth_bytes()
@@ -166,7 +165,7 @@ def test_bearer_token_behind_a_refused_one_names_its_user(
     sluice: SluiceProcess, stock: Topic, client_id: str
 ) -> None:
     # A broker takes another token in place of the acknowledgement that RFC 7628 asks for.
-    with wired(through(sluice), client_id) as wire:
+    with wired(sluice.ports.address(BROKER), client_id) as wire:
         handshake(wire, "OAUTHBEARER")
         refused = response(SASL_AUTHENTICATE, 2, authenticate(wire, b"n,,\x01auth=Bearer opaque\x01\x01"))
         assert (refused.error_code, bool(refused.auth_bytes)) == (0, True)
@@ -213,7 +212,7 @@ def again(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def test_request_behind_a_mute_arrives_before_its_session_is_over(again: SluiceProcess, stock: Topic) -> None:
     # With schedule at 100,000 B/s these are 8 s of debt, and the session lasts 3: whatever a broker reads after that,
     # it closes on, although the client has sent it in time.
-    with wired(through(again), "session") as wire:
+    with wired(again.ports.address(BROKER), "session") as wire:
         log_in(wire, "alice")
         throttled = told_ms(wire, stock, 900_000) / 1000
         assert throttled < REAUTH_SECONDS

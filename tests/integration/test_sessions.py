@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 from kafka.record import MemoryRecords
 
-from tests.cluster import HOST, Cluster
+from tests.cluster import Cluster
 from tests.conftest import CreateTopic
 from tests.support.gateway_fixture import gateway_fixture
 from tests.support.proxy_process import SluiceProcess
@@ -76,7 +76,7 @@ class Consumer:
         self.connect()
 
     def connect(self) -> None:
-        self.wire = Wire((HOST, self.sluice.ports.first_broker + BROKER), CLIENT_ID)
+        self.wire = Wire(self.sluice.ports.address(BROKER), CLIENT_ID)
 
     def reconnect(self) -> None:
         """Carry on with the same session on another connection, as Kafka allows."""

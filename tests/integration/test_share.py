@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import HOST, Cluster, tools
+from tests.cluster import Cluster, tools
 from tests.conftest import CreateTopic
 from tests.support.gateway_fixture import gateway_fixture
 from tests.support.proxy_process import SluiceProcess
@@ -56,7 +56,7 @@ def member(kafka: Cluster, sluice: SluiceProcess, stock: Topic) -> Iterator[Memb
         group = f"share-{secrets.token_hex(4)}"
         begin_at_earliest(first, group)
         coordinator = wires.enter_context(wired(kafka.address(coordinator_of(first, group))))
-        broker = (HOST, sluice.ports.first_broker + stock.leaders[0])
+        broker = sluice.ports.address(stock.leaders[0])
         through = wires.enter_context(wired(broker, "beginner"))
         made = Member(coordinator, through, group, stock.name, stock.topic_id)
         made.begin([0])

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.cluster import HOST, Cluster
+from tests.cluster import Cluster
 from tests.conftest import CreateTopic
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import (
@@ -63,7 +63,7 @@ def connect(sluice: SluiceProcess) -> Iterator[Connect]:
     with ExitStack() as stack:
 
         def connected(client_id: str) -> Wire:
-            wire = Wire((HOST, sluice.ports.first_broker + BROKER), client_id)
+            wire = Wire(sluice.ports.address(BROKER), client_id)
             stack.callback(wire.close)
             return wire
 

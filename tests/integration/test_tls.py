@@ -16,13 +16,12 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import Producer
 from kafka import KafkaConsumer, KafkaProducer
 
 from tests.cluster import HOST, Cluster, ClusterOptions, tools
 from tests.cluster.options import Listener
 from tests.support.certificates import Authority, Certificate
-from tests.support.numbered import NumberedProducer, lost, read_all
+from tests.support.numbered import NumberedProducer, lost, read_all, write_all
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import create
 from tests.support.waiting import until
@@ -149,14 +148,6 @@ def topic(secure: Cluster) -> str:
     return name
 
 
-def produce(config: dict[str, object], topic: str, values: list[bytes]) -> None:
-    producer = Producer(config)
-    for value in values:
-        producer.produce(topic, value)
-        producer.poll(0)
-    assert producer.flush(SECONDS_MAX) == 0
-
-
 def throttled(sluice: SluiceProcess, user: str, kind: str) -> float:
     return sluice.metric("sluice_client_throttled_requests_total", user=user, type=kind)
 
@@ -165,7 +156,7 @@ def test_librdkafkas_records_pass_both_ways_unchanged(
     site: Site, secure: Cluster, sluice: SluiceProcess, topic: str
 ) -> None:
     config = site.librdkafka(sluice.bootstrap)
-    produce(config, topic, VALUES)
+    write_all(sluice.bootstrap, topic, VALUES, settings=config)
     assert read_all(secure.bootstrap(), topic) == VALUES
     assert read_all(sluice.bootstrap, topic, settings=config) == VALUES
     assert sluice.metric("sluice_spliced_bytes_total") == 0
@@ -233,7 +224,7 @@ def test_throttled_records_pass_both_ways_unchanged(
     values = [os.urandom(100_000) for _ in range(30)]
     config = site.librdkafka(sluice.bootstrap, "Carol", **{"fetch.message.max.bytes": 200_000})
     started = time.monotonic()
-    produce({**config, "batch.size": 200_000}, topic, values)
+    write_all(sluice.bootstrap, topic, values, settings={**config, "batch.size": 200_000})
     # 3 MB at 0.5 MB/s are 6 s, less the bursts of one second and the last request.
     assert time.monotonic() - started > 3.5
     assert read_all(secure.bootstrap(), topic) == values

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
-from tests.cluster import Address, Cluster, ClusterOptions, tools
+from tests.cluster import Cluster, ClusterOptions, tools
 from tests.conftest import CreateTopic
 from tests.support.mutation_frames import EXCEEDED, create, delete, errors, grow
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
@@ -48,11 +48,6 @@ def limited(
     )
     with SluiceProcess.configured(settings, directory) as sluice:
         yield sluice
-
-
-def port_of(sluice: SluiceProcess, node: int = 1) -> Address:
-    host, _, port = sluice.ports.broker(node).rpartition(":")
-    return host, int(port)
 
 
 def sizes_on(kafka: Cluster) -> dict[str, int]:
@@ -96,7 +91,7 @@ def test_kafka_topics_gets_error_89_for_exactly_the_topics_beyond_the_bucket(
 
 @NO_BURST
 def test_one_request_is_admitted_topic_by_topic(kafka: Cluster, tmp_path: Path, names: list[str]) -> None:
-    with limited(kafka, tmp_path) as sluice, wired(port_of(sluice)) as wire:
+    with limited(kafka, tmp_path) as sluice, wired(sluice.ports.address(1)) as wire:
         asked = create(7, dict.fromkeys(names[:5], 4), client_id="raw")
         found, throttle_ms = errors(CREATE_TOPICS, 7, say(wire, asked))
         assert found == [(name, NONE) for name in names[:3]] + [(name, EXCEEDED) for name in names[3:5]]
@@ -109,12 +104,12 @@ def test_partitions_are_added_and_topics_deleted_within_the_bucket_alone(
     kafka: Cluster, tmp_path: Path, create_topic: CreateTopic
 ) -> None:
     grown, ungrown = create_topic(partitions=2), create_topic(partitions=2)
-    with limited(kafka, tmp_path) as sluice, wired(port_of(sluice), "grower") as wire:
+    with limited(kafka, tmp_path) as sluice, wired(sluice.ports.address(1), "grower") as wire:
         found, _ = errors(CREATE_PARTITIONS, 3, say(wire, grow(3, {grown: 14, ungrown: 3})))
         assert found == [(grown, NONE), (ungrown, EXCEEDED)]  # 14 - 2 = 12 of 10
     settled(kafka, {grown: 14})
     assert sizes_on(kafka)[ungrown] == 2
-    with limited(kafka, tmp_path) as sluice, wired(port_of(sluice)) as wire:
+    with limited(kafka, tmp_path) as sluice, wired(sluice.ports.address(1)) as wire:
         found, _ = errors(DELETE_TOPICS, 5, say(wire, delete(5, [grown, ungrown])))
         assert found == [(grown, NONE), (ungrown, EXCEEDED)]  # 14 of 10
     left = sizes_on(kafka)
@@ -126,7 +121,7 @@ def test_topics_are_deleted_by_id_within_the_bucket_alone(
 ) -> None:
     gone, stays = create_topic(partitions=11), create_topic(partitions=1)
     ids = [describe(kafka, name, 1).topic_id for name in (gone, stays)]
-    with limited(kafka, tmp_path) as sluice, wired(port_of(sluice)) as wire:
+    with limited(kafka, tmp_path) as sluice, wired(sluice.ports.address(1)) as wire:
         found, _ = errors(DELETE_TOPICS, 6, say(wire, delete(6, ids)))
         assert found == [(gone, NONE), (None, EXCEEDED)]
     left = sizes_on(kafka)
@@ -137,7 +132,7 @@ def test_topics_are_deleted_by_id_within_the_bucket_alone(
 def test_kafkas_own_system_test_passes(kafka: Cluster, tmp_path: Path, names: list[str]) -> None:
     """controller_mutation_quota_test.py: create 10, grow to 20, delete 20; then nothing more."""
     # 33 tokens at 0.015/s, as Kafka's 11 windows of 200 s.
-    with limited(kafka, tmp_path, rate=0.015, burst=33) as sluice, wired(port_of(sluice)) as wire:
+    with limited(kafka, tmp_path, rate=0.015, burst=33) as sluice, wired(sluice.ports.address(1)) as wire:
         said = [
             errors(CREATE_TOPICS, 7, say(wire, create(7, {names[0]: 10})))[0],
             errors(CREATE_PARTITIONS, 3, say(wire, grow(3, {names[0]: 20})))[0],
@@ -157,7 +152,7 @@ def test_auto_created_topic_is_charged_and_over_the_quota_is_not_created(
     with (
         Cluster(ClusterOptions(nodes=1, properties=properties)) as alone,
         limited(alone, tmp_path) as sluice,
-        wired(port_of(sluice)) as wire,
+        wired(sluice.ports.address(1)) as wire,
     ):
         assert wait_for_topic(wire, names[0]) == 12
         assert sluice.metric("sluice_client_mutation_tokens") < -1  # 10 - 12

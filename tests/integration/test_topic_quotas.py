@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import HOST, Cluster
+from tests.cluster import Cluster
 from tests.cluster.sasl import SASL, SLUICE_LOGIN, password
 from tests.conftest import CreateTopic
 from tests.support.gateway_fixture import gateway_fixture
@@ -73,7 +73,7 @@ def test_producers_share_a_topics_rate(
 
     def produce(client: int) -> int:
         moved = 0
-        with wired((HOST, sluice.ports.first_broker + leader), f"client-{client}") as wire:
+        with wired(sluice.ports.address(leader), f"client-{client}") as wire:
             while time.monotonic() < until:
                 sent = produce_request(topic, 0, records, version=versions[client])
                 (responded,) = response(PRODUCE, versions[client], wire.ask(sent).frame).responses
@@ -100,7 +100,7 @@ def test_consumers_share_a_topics_rate(
 
     def consume(client: int) -> int:
         moved, version = 0, (12, 16)[client]
-        with wired((HOST, sluice.ports.first_broker + leader), f"client-{client}") as wire:
+        with wired(sluice.ports.address(leader), f"client-{client}") as wire:
             while time.monotonic() < until:
                 asked = fetch_request(
                     topic, {0: moved % batches}, version=version, partition_max_bytes=RECORDS
@@ -141,7 +141,7 @@ def test_users_connections_wait_for_their_tokens(kafka: Cluster, tmp_path: Path)
     )
 
     def first_response_seconds(user: str) -> float:
-        with wired((HOST, settings.ports.first_broker + BROKER), user) as wire:
+        with wired(settings.ports.address(BROKER), user) as wire:
             wire.ask(request(SASL_HANDSHAKE, 1, mechanism="PLAIN"), 5)
             token = f"\0{user}\0{password(user)}".encode()
             received = wire.ask(request(SASL_AUTHENTICATE, 2, auth_bytes=token), 6)

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from confluent_kafka import Producer
 
 from quotas.definitions.entities import Entity
 from quotas.definitions.toml_file import parse
@@ -20,6 +19,7 @@ from tests.cluster import HOST, Cluster, free_ports
 from tests.cluster.sasl import SASL, password
 from tests.conftest import CreateTopic
 from tests.packaging.conftest import ROOT
+from tests.support.numbered import write_all
 from tests.support.printed import PrintedShell, commands, commented, fenced, section
 
 pytestmark = pytest.mark.timeout(600)
@@ -71,13 +71,9 @@ class Ports:
         }
 
 
-def write(bootstrap: str, topic: str, client_id: str, **more: str) -> None:
+def write(bootstrap: str, topic: str, client_id: str) -> None:
     """Write one record through Sluice."""
-    problems: list[object] = []
-    producer = Producer({"bootstrap.servers": bootstrap, "client.id": client_id, **more})
-    producer.produce(topic, b"x" * 100_000, on_delivery=lambda error, _: problems.append(error))
-    producer.flush(60)
-    assert problems == [None]
+    write_all(bootstrap, topic, [b"x" * 100_000], settings={"client.id": client_id})
 
 
 def test_quick_start_of_the_readme(kafka: Cluster, checkout: Path, create_topic: CreateTopic) -> None:

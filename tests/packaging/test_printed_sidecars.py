@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from confluent_kafka import Producer
 
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
 from tests.packaging.conftest import ROOT
+from tests.support.numbered import write_all
 from tests.support.printed import PrintedShell, commands, fenced, section
 from tests.support.raw_topics import create
 from tests.support.waiting import until
@@ -94,17 +94,9 @@ def sidecar(directory: Path, environment: dict[str, str], upstream: str) -> Prin
 def write_through(brokers: Cluster, row: Ports, shells: list[PrintedShell]) -> None:
     """Write to each broker through its sidecar; each of them is ready, and relayed something."""
     create(brokers, f"sidecars-{row.first}", partitions=6, replication=1, configs={})
-    producer = Producer({"bootstrap.servers": row.bootstrap, "client.id": "writer"})
-    problems: list[object] = []
-    for partition in range(6):
-        producer.produce(
-            f"sidecars-{row.first}",
-            b"x",
-            partition=partition,
-            on_delivery=lambda error, _: problems.append(error),
-        )
-    assert producer.flush(60) == 0
-    assert problems == [None] * 6
+    write_all(
+        row.bootstrap, f"sidecars-{row.first}", [b"x"] * 6, partitions=6, settings={"client.id": "writer"}
+    )
     for node, shell in zip(NODES, shells, strict=True):
         assert shell.run(f"curl --fail --silent {HOST}:{row.pages(node)}/readyz") == "ready\n"
         assert "writer" in shell.run(f"curl --fail --silent {HOST}:{row.pages(node)}/clients")
@@ -150,17 +142,8 @@ def take_out(brokers: Cluster, row: Ports, shell: PrintedShell) -> None:
     )
     until(lambda: not shell.run(in_sync).strip(), "all replicas are in sync")
     shell.stop_serving()
-    problems: list[object] = []
-    producer = Producer({"bootstrap.servers": f"{HOST}:{row.first + 2}", "client.id": "writer"})
-    for partition in range(6):
-        producer.produce(
-            f"sidecars-{row.first}",
-            b"y",
-            partition=partition,
-            on_delivery=lambda error, _: problems.append(error),
-        )
-    assert producer.flush(60) == 0
-    assert problems == [None] * 6
+    bootstrap = f"{HOST}:{row.first + 2}"
+    write_all(bootstrap, f"sidecars-{row.first}", [b"y"] * 6, partitions=6, settings={"client.id": "writer"})
 
 
 def test_sidecars_of_kubernetes(brokers: Cluster, ports: dict[str, Ports], tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ librdkafka's idempotent producer: what it calls delivered must be there once. Re
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Self
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -107,6 +107,25 @@ class NumberedProducer:
             self.failed.append(error.name())
         else:
             self.delivered.append(int.from_bytes((message.value() or b"")[:8], "big"))
+
+
+def write_all(
+    bootstrap: str,
+    topic: str,
+    values: Sequence[bytes],
+    *,
+    partitions: int = 1,
+    settings: Mapping[str, object] | None = None,
+) -> None:
+    """Produce values, to the partitions in turn, and wait until all are acknowledged."""
+    problems: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": _SILENT, **(settings or {})})
+    for number, value in enumerate(values):
+        to = number % partitions
+        producer.produce(topic, value, partition=to, on_delivery=lambda error, _: problems.append(error))
+        producer.poll(0)
+    assert producer.flush(_FLUSH_SECONDS_MAX) == 0
+    assert problems == [None] * len(values)
 
 
 def lost(load: NumberedProducer, bootstrap: str) -> list[int]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-from tests.cluster import HOST, free_ports, processes
+from tests.cluster import HOST, Address, free_ports, processes
 from tests.support.waiting import until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -55,8 +55,12 @@ class SluicePorts:
     def admin(self) -> int:
         return self.first_broker + BROKER_ID_MAX + 1
 
-    def broker(self, node: int) -> str:
+    def address(self, node: int) -> Address:
         """Return where a broker is reached through this Sluice."""
+        return HOST, self.first_broker + node
+
+    def broker(self, node: int) -> str:
+        """Return the same as text."""
         return f"{HOST}:{self.first_broker + node}"
 
 

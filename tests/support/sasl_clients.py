@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tests.cluster import tools
 from tests.cluster.sasl import bearer_token, password
-from tests.support.numbered import read_all
+from tests.support.numbered import read_all, write_all
 
 _SECONDS: Final = 60
 
@@ -64,12 +64,8 @@ RoundTrip = Callable[[str, str, str, Credentials, Path], bytes]
 
 def librdkafka(bootstrap: str, topic: str, client_id: str, who: Credentials, _directory: Path) -> bytes:
     """Produce one record and return what is read back."""
-    from confluent_kafka import Producer
-
-    common = {"bootstrap.servers": bootstrap, "client.id": client_id, **who.librdkafka()}
-    producer = Producer(common)
-    producer.produce(topic, b"by librdkafka")
-    assert producer.flush(_SECONDS) == 0
+    common = {"client.id": client_id, **who.librdkafka()}
+    write_all(bootstrap, topic, [b"by librdkafka"], settings=common)
     return read_all(bootstrap, topic, settings=common | {"group.id": client_id})[0]
 
 
