@@ -47,7 +47,7 @@ from proxy.explain.documents import (
     largest,
 )
 from proxy.explain.parts import amount, part_text
-from proxy.explain.wants import ASSUMED, NO_DEMAND, Demand, demand_row, merge_demands, wants, wants_row
+from proxy.explain.wants import ASSUMED, NO_DEMAND, Demand, demand_row, merge_demands, wants
 
 NEIGHBOURS_MAX: Final = 20  # of all members together
 
@@ -281,7 +281,8 @@ def _merge_wants(found: Sequence[ClientDocument]) -> Wants | None:
     rule = worst(found).rule
     if rule is None:
         return None
-    asked = wants(_demands(found).get(rule.key, NO_DEMAND), rule.value, waited=0.0)
+    assumed = next((one.wants.assumed for one in found if one.wants is not None), ASSUMED)
+    asked = wants(_demands(found).get(rule.key, NO_DEMAND), rule.value, 0.0, assumed)
     if asked is None:
         return None
     waiting = [one.wants for one in found if one.rule is not None and one.rule.key == rule.key]
@@ -291,8 +292,7 @@ def _merge_wants(found: Sequence[ClientDocument]) -> Wants | None:
             row for one in waiting if one for row in (one.wait_seconds_per_minute or {}).items()
         ):
             rows[times] = max(rows.get(times, 0.0), seconds)
-    assumed = next((one.wants.assumed for one in found if one.wants is not None), ASSUMED)
-    return replace(wants_row(asked, assumed), wait_seconds_per_minute=rows or None)
+    return replace(asked, wait_seconds_per_minute=rows or None)
 
 
 def _asks(first: ClientDocument, asked: Wants | None) -> str:

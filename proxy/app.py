@@ -252,7 +252,7 @@ class App:
         figures: Figures = OwnFigures(metrics, relay.engine, now_ms, relay.watching.respond)
         if self._workers is not None:
             figures = self._workers.figures(metrics, relay.engine, series_max, relay.watching.respond, waits)
-        explanations = Explanations(figures, relay.engine, origins, member=config.fleet.configured)
+        explanations = Explanations(figures.seen, relay.engine, origins, member=config.fleet.configured)
         site = Site(figures, self.not_ready, page, state, explanations, self._enforcement.notice)
         status = State(self._status, events, self._enforcement, config.admin.actions_from)
         self._admin = AdminServer(

@@ -8,12 +8,12 @@
 
 import asyncio
 import ipaddress
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from heapq import nlargest
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -32,54 +32,31 @@ from proxy.explain.explanation import Context, Origin, broker_times, explain, or
 from proxy.explain.parts import MINUTE, SECONDS
 from proxy.explain.report import NOTHING, ClientReport, Query, Seen, waited_part
 from proxy.system.threads import in_turns, without_collections
-from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
-from quotas.options import EngineOptions
+from quotas.engine import Engine
 
 _USERS_MAX: Final = 20  # of one client id, that are looked for at one address
-
-
-class Source(Protocol):
-    """The source of what is known of clients' time: this process, or all of its workers."""
-
-    async def seen(self, query: Query) -> Seen:
-        """Return what is known of clients' time, as asked for by the query."""
-
-
-class Quotas(Protocol):
-    """The quota engine, as far as the pages need it."""
-
-    @property
-    def definitions(self) -> Definitions:
-        """The definitions in force."""
-
-    @property
-    def options(self) -> EngineOptions:
-        """The options in force."""
-
-    @property
-    def enforcing(self) -> bool:
-        """Whether quotas are enforced."""
 
 
 class Explanations:
     """The pages of `/v1` about clients' time, limits and brokers.
 
     Args:
+        seen: returns what is known of clients' time, of this process, or of all of its workers.
         origin: returns who has set an entity's limit, or a setting, and when.
         member: whether the process is a member of a fleet.
     """
 
     def __init__(
         self,
-        source: Source,
-        quotas: Quotas,
+        seen: Callable[[Query], Awaitable[Seen]],
+        quotas: Engine,
         origin: Callable[[Entity | None, str], Origin],
         *,
         member: bool = False,
     ) -> None:
         self._member = member
-        self._source = source
+        self._seen = seen
         self._quotas = quotas
         self._origin = origin
         self._one_at_a_time = asyncio.Lock()
@@ -97,44 +74,38 @@ class Explanations:
     async def _clients(self, request: Request) -> Page:
         fields = fields_of(request.query, ("window", "user"))
         window = _window(fields)
+        user = fields.get("user")
         async with self._list_of_clients():
-            return await self._clients_page(window, fields.get("user"))
-
-    async def _clients_page(self, window: int, user: str | None) -> Page:
-        clients, budgets, missing = await self._all(window)
-        if user is not None:
-            clients = [client async for client in in_turns(clients) if client.user == user]
-        document = ClientsDocument(
-            window_seconds=SECONDS[window],
-            enforcing=self._quotas.enforcing,
-            missing=missing,
-            clients_total=len(clients),
-        )
-        order = await sorted_in_turns(clients, _waited)
-        rows = (
-            summary(client, budgets, enforcing=self._quotas.enforcing)
-            for client in islice(order, CLIENTS_MAX)
-        )
-        return await _and_free(await rows_page(document, rows), clients)
+            clients, budgets, missing = await self._all(window)
+            enforcing = self._quotas.enforcing
+            if user is not None:
+                clients = [client async for client in in_turns(clients) if client.user == user]
+            document = ClientsDocument(
+                window_seconds=SECONDS[window],
+                enforcing=enforcing,
+                missing=missing,
+                clients_total=len(clients),
+            )
+            order = islice(await sorted_in_turns(clients, _waited), CLIENTS_MAX)
+            rows = (summary(client, budgets, enforcing=enforcing) for client in order)
+            return await _and_free(await rows_page(document, rows), clients)
 
     async def _rules(self, request: Request) -> Page:
         window = _window(fields_of(request.query, ("window",)))
         async with self._list_of_clients():
-            return await self._rules_page(window)
-
-    async def _rules_page(self, window: int) -> Page:
-        clients, budgets, missing = await self._all(window)
-        table = RuleTable(self._quotas.definitions, budgets)
-        async for client in in_turns(clients):
-            table.add(client)
-        document = RulesDocument(
-            window_seconds=SECONDS[window],
-            enforcing=self._quotas.enforcing,
-            missing=missing,
-            entities_total=len(self._quotas.definitions),
-        )
-        rows = table.rows(lambda found: origin_of(found, self._origin), enforced=self._quotas.enforcing)
-        return await _and_free(await rows_page(document, rows), clients)
+            clients, budgets, missing = await self._all(window)
+            definitions, enforcing = self._quotas.definitions, self._quotas.enforcing
+            table = RuleTable(definitions, budgets)
+            async for client in in_turns(clients):
+                table.add(client)
+            document = RulesDocument(
+                window_seconds=SECONDS[window],
+                enforcing=enforcing,
+                missing=missing,
+                entities_total=len(definitions),
+            )
+            rows = table.rows(lambda found: origin_of(found, self._origin), enforced=enforcing)
+            return await _and_free(await rows_page(document, rows), clients)
 
     @asynccontextmanager
     async def _list_of_clients(self) -> AsyncIterator[None]:
@@ -148,7 +119,7 @@ class Explanations:
 
     async def _all(self, window: int) -> tuple[list[ClientReport], Budgets, tuple[Missing, ...]]:
         """Return all clients, what they use of each budget, and the workers whose clients are not among them."""
-        seen = await self._source.seen(Query(window))
+        seen = await self._seen(Query(window))
         budgets = Budgets(self._quotas.definitions, self._quotas.options.partition_mutations_rate)
         clients = list(seen.clients)
         async for client in in_turns(clients):
@@ -188,7 +159,7 @@ class Explanations:
 
     async def _brokers(self, request: Request) -> Page:
         fields_of(request.query, ())
-        seen = await self._source.seen(Query(MINUTE, brokers_only=True))
+        seen = await self._seen(Query(MINUTE, brokers_only=True))
         brokers = tuple(map(broker_times, seen.brokers))
         return page(
             200, BrokersDocument(enforcing=self._quotas.enforcing, missing=seen.missing, brokers=brokers)
@@ -201,21 +172,16 @@ class Explanations:
         """
         client_id, user = fields["client_id"], fields.get("user")
         if user is not None:
-            return await self._source.seen(Query(window, (user, client_id), address=address))
-        named = await self._source.seen(Query(window, client_id=client_id))
+            return await self._seen(Query(window, (user, client_id), address=address))
+        named = await self._seen(Query(window, client_id=client_id))
         missing = {one.worker: one for one in named.missing}
-        for name in _longest_waits(named.clients):
-            seen = await self._source.seen(Query(window, name, address=address))
+        # Those that may be meant, the one that waits longest first.
+        for client in nlargest(_USERS_MAX, named.clients, key=lambda one: (_waited(one), sum(one.times))):
+            seen = await self._seen(Query(window, (client.user, client_id), address=address))
             missing.update((one.worker, one) for one in seen.missing)
             if seen.clients:
                 return replace(seen, missing=tuple(missing.values()))
         return replace(NOTHING, missing=tuple(missing.values()))
-
-
-def _longest_waits(clients: Iterable[ClientReport]) -> list[tuple[str, str]]:
-    """Return the (user, client id) pairs that a request may mean, those that wait longest first."""
-    order = nlargest(_USERS_MAX, clients, key=lambda client: (_waited(client), sum(client.times)))
-    return [(client.user, client.client_id) for client in order]
 
 
 async def _and_free(page: Page, clients: list[ClientReport]) -> Page:

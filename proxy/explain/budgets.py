@@ -5,9 +5,10 @@ them, with the number of their clients, of those that wait, and their rates.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from heapq import nlargest
 from itertools import chain
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from proxy.explain.documents import RULES_MAX, Quota, RuleRow
 from proxy.explain.report import ClientReport
@@ -135,14 +136,7 @@ class _Place(NamedTuple):
     name: str
 
 
-class _Origin(Protocol):
-    @property
-    def by(self) -> str: ...
-
-    @property
-    def at(self) -> str: ...
-
-
+@dataclass(slots=True)
 class _Rule:
     """One row of the table while clients are counted.
 
@@ -151,13 +145,11 @@ class _Rule:
         highest: the highest rate of any of its budgets.
     """
 
-    __slots__ = ("clients", "found", "highest", "rate", "waiting")
-
-    def __init__(self, found: InForce, rate: float | None = None) -> None:
-        self.found = found
-        self.clients = self.waiting = 0
-        self.rate = rate
-        self.highest = rate
+    found: InForce
+    rate: float | None = None
+    highest: float | None = None
+    clients: int = 0
+    waiting: int = 0
 
 
 class RuleTable:
@@ -179,7 +171,7 @@ class RuleTable:
             place = _place(limit.found)
             rule = self._rules.get(place)
             if rule is None:
-                rule = self._rules[place] = _Rule(limit.found, 0.0)
+                rule = self._rules[place] = _Rule(limit.found, 0.0, 0.0)
             rule.clients += 1
             rule.rate = (rule.rate or 0.0) + limit.rate
             rule.highest = max(rule.highest or 0.0, self._budgets.used(limit))
@@ -190,20 +182,24 @@ class RuleTable:
             rule.clients += place not in here
             here.add(place)
 
-    def rows(self, origin: Callable[[InForce], _Origin], *, enforced: bool) -> Iterator[RuleRow]:
-        """Yield the limits, those with the most waiting clients first, then those with the most clients."""
+    def rows(self, origin: Callable[[InForce], tuple[str, str]], *, enforced: bool) -> Iterator[RuleRow]:
+        """Yield the limits, those with the most waiting clients first, then those with the most clients.
+
+        Args:
+            origin: returns who has set a limit, and when.
+        """
         used = nlargest(RULES_MAX, self._rules.values(), key=lambda one: (one.waiting, one.clients))
         for rule in chain(used, self._unused(RULES_MAX - len(used))):
             of = rule.found
-            found = origin(of)
+            set_by, set_at = origin(of)
             yield RuleRow(
                 kind=of.rule.kind,
                 key=of.rule.key,
                 entity=entity_text(of),
                 value=of.value,
                 setting=of.setting,
-                set_by=found.by,
-                set_at=found.at,
+                set_by=set_by,
+                set_at=set_at,
                 enforced=enforced,
                 clients=rule.clients,
                 waiting=rule.waiting,
@@ -227,7 +223,8 @@ class RuleTable:
                 if room <= 0:
                     return
                 room -= 1
-                yield _Rule(found, None if found.rule.kind in (TOPIC.name, CONNECTION.name) else 0.0)
+                rate = None if found.rule.kind in (TOPIC.name, CONNECTION.name) else 0.0
+                yield _Rule(found, rate, rate)
 
 
 def _place(found: InForce) -> _Place:

@@ -16,7 +16,7 @@ from proxy.explain.parts import SECONDS, amount, part_text
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, part_of, waited_part
 from proxy.explain.rules import InForce, Rule, entity_text, in_force
 from proxy.explain.sentence import Facts, sentence
-from proxy.explain.wants import NO_DEMAND, Demand, demand_row, wants, wants_row
+from proxy.explain.wants import NO_DEMAND, Demand, demand_row, wants
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.definitions.kinds import BY_NAME, BYTE_RATES, CLIENT_KEYS, REPLICATION
@@ -115,7 +115,7 @@ def explain(client: ClientReport, context: Context) -> ClientDocument:
             for rule, ms in sorted(client.waits, key=lambda wait: -wait[1])
         ),
         neighbours=neighbours,
-        wants=None if asked is None else wants_row(asked),
+        wants=asked,
         demand={key: demand_row(demand) for key, demand in zip(CLIENT_KEYS, client.demands, strict=False)},
         broker=None if broker is None else broker_times(broker),
         broker_ms_per_request=_mean(client.broker_ms, client.probes),

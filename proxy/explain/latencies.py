@@ -10,6 +10,7 @@ brokers are kept; a client cannot name one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
 import msgspec
@@ -269,29 +270,24 @@ class PredictedWaits:
 
 
 class Predictions:
-    """The waits that one client would have with enforcement, by rule."""
+    """The waits that one client would have with enforcement, by rule, in ms (index 0 of their windows)."""
 
-    __slots__ = ("_rules",)
+    __slots__ = ("rules",)
 
     def __init__(self) -> None:
-        self._rules: dict[Rule, Windows] = {}
+        self.rules: dict[Rule, Windows] = {}
 
     def add(self, time: ConnectionTime, waited_ms: int, now_ms: int) -> None:
         """Add the waits of one of its connections since the last call: `waited_ms` in all."""
         if waited_ms <= 0 or time.waiting_for is None:
             return
         rule = rule_of(cast(Muting, time.waiting_for))  # a throttle that has counted a wait may mute
-        found = self._rules.get(rule)
+        found = self.rules.get(rule)
         if found is None:
-            if len(self._rules) >= RULES_MAX:
-                del self._rules[min(self._rules, key=lambda rule: self._rules[rule].sums(QUARTER, now_ms)[0])]
-            found = self._rules[rule] = Windows(1)
+            if len(self.rules) >= RULES_MAX:
+                del self.rules[min(self.rules, key=lambda rule: self.rules[rule].sums(QUARTER, now_ms)[0])]
+            found = self.rules[rule] = Windows(1)
         found.add(0, float(waited_ms), now_ms)
-
-    @property
-    def rules(self) -> list[Rule]:
-        """The rules that the client would wait for."""
-        return list(self._rules)
 
     def report(self, parts: Iterable[float], window: int, now_ms: int) -> Predicted:
         """Return the prediction over a window.
@@ -299,7 +295,7 @@ class Predictions:
         Args:
             parts: the share of time (0 to 1) that each connection would wait.
         """
-        waits = ((rule, sums.sums(window, now_ms)[0]) for rule, sums in self._rules.items())
+        waits = ((rule, sums.sums(window, now_ms)[0]) for rule, sums in self.rules.items())
         return Predicted(max(parts, default=0.0), tuple((rule, ms) for rule, ms in waits if ms > 0))
 
 
@@ -383,16 +379,14 @@ class ConnectionWaits:
         return waited_ms
 
 
+@dataclass(slots=True)
 class _Sum:
     """The sums of one kind of quota, from which its `Waited` is made."""
 
-    __slots__ = ("all_ms", "before_ms", "span", "span_ms")
-
-    def __init__(self) -> None:
-        self.all_ms = 0.0
-        self.before_ms = 0.0  # the longest waits of all earlier minutes together
-        self.span = 0
-        self.span_ms = 0.0  # the longest wait of the present minute
+    all_ms: float = 0.0
+    before_ms: float = 0.0  # the longest waits of all earlier minutes together
+    span: int = 0
+    span_ms: float = 0.0  # the longest wait of the present minute
 
 
 class Waits:

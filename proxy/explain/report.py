@@ -536,17 +536,6 @@ class SeenSum:
         return Seen(tuple(clients), neighbours, brokers, merge_own(self._own), self._backlogs)
 
 
-def merge_seen(responses: Iterable[Seen]) -> Seen:
-    """Add up the responses of several processes."""
-    found = list(responses)
-    if len(found) < 2:
-        return found[0] if found else NOTHING
-    whole = SeenSum()
-    for one in found:
-        whole.add(one)
-    return whole.sum(whole.clients())
-
-
 # ----------------------------------------------------------------------------------------------------
 # A client's report for the connections of one address only. Pure.
 

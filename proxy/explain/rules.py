@@ -1,7 +1,7 @@
 """The rule that makes a client wait: a kind of quota, the entity whose limit applies, and its value."""
 
 from collections.abc import Callable, Container, Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -11,6 +11,7 @@ from quotas.definitions.alterations import text_of
 from quotas.definitions.definitions import Definitions, match
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.kinds import BY_KEY, CLIENT_KINDS, CONNECTION, MUTATION, REPLICATION, TOPIC
+from quotas.engine import Engine
 from quotas.throttles.connections import UserThrottle
 from quotas.throttles.figures import QuotaView
 from quotas.throttles.topic_quotas import TopicThrottle
@@ -105,25 +106,13 @@ NO_RATES: Final[Rates] = (0.0,) * len(CLIENT_KINDS)
 _MUTATION: Final = CLIENT_KINDS.index(MUTATION)
 
 
-class Views(Protocol):
-    """The quota engine, as far as clients' rates are read from it."""
-
-    def rates(
-        self, now_ms: int, wanted: Container[tuple[str, str]]
-    ) -> Iterator[tuple[str, str, Rates] | None]:
-        """Yield each wanted client's user and id with its rates at a broker, without partition mutations."""
-
-    def views(self, now_ms: int, series: str) -> Iterator[QuotaView]:
-        """Yield the clients' figures for the kinds of quotas of one metric series (`Kind.series`)."""
-
-
 class ClientRates:
     """The rates of clients, read from an engine with `look`."""
 
     def __init__(self) -> None:
         self._rates: dict[tuple[str, str], list[float]] = {}
 
-    def look(self, quotas: Views, wanted: Container[tuple[str, str]], now_ms: int) -> Iterator[None]:
+    def look(self, quotas: Engine, wanted: Container[tuple[str, str]], now_ms: int) -> Iterator[None]:
         """Read the rates of these clients, by user and client id; iterate over the result in portions."""
         for one in quotas.rates(now_ms, wanted):
             if one is not None:
@@ -149,17 +138,6 @@ class ClientRates:
 NEIGHBOURS_MAX: Final = 10
 
 
-class Quotas(Protocol):
-    """The quota engine, as far as the sharers of a budget are read from it."""
-
-    @property
-    def definitions(self) -> Definitions:
-        """The definitions in force."""
-
-    def views(self, now_ms: int, series: str) -> Iterator[QuotaView]:
-        """Yield the clients' figures for the kinds of quotas of one metric series (`Kind.series`)."""
-
-
 class Sharers:
     """Finds the clients that share a client's budget.
 
@@ -172,7 +150,7 @@ class Sharers:
     """
 
     def __init__(
-        self, quotas: Quotas, rule: Rule, user: str, client_id: str, waits: Callable[[str, str], bool]
+        self, quotas: Engine, rule: Rule, user: str, client_id: str, waits: Callable[[str, str], bool]
     ) -> None:
         self._quotas = quotas
         self._rule = rule
@@ -191,19 +169,16 @@ class Sharers:
         if kind is None:
             return
         for view in self._quotas.views(now_ms, kind.series):
-            if view.type == kind.type and (view.byte_rate or view.tokens is not None):
-                self._take(view)
+            moves = view.type == kind.type and (view.byte_rate or view.tokens is not None)
+            if moves and self._shares(view):
+                name = view.user, view.client_id
+                self._rates[name] = self._rates.get(name, 0.0) + view.byte_rate
+                self._backlogs[view.broker] = view.backlog_bytes
             yield
 
     def found(self) -> tuple[Neighbour, ...]:
         """Return the clients with the highest rates, at all brokers together."""
         return largest((Neighbour(*name, rate) for name, rate in self._rates.items()), NEIGHBOURS_MAX)
-
-    def _take(self, view: QuotaView) -> None:
-        if self._shares(view):
-            name = view.user, view.client_id
-            self._rates[name] = self._rates.get(name, 0.0) + view.byte_rate
-            self._backlogs[view.broker] = view.backlog_bytes
 
     def _shares(self, view: QuotaView) -> bool:
         if self._is_topic:

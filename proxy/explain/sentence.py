@@ -18,7 +18,6 @@ from proxy.explain.latencies import OwnReport
 from proxy.explain.parts import SECONDS, amount, part_text, time_text
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, part_of, waited_part
 from proxy.explain.rules import Rule
-from proxy.explain.wants import Wants
 from proxy.explain.watch import FOLLOWERS
 from quotas.definitions.kinds import BY_NAME, CLIENT_KEYS, TOPIC
 
@@ -45,7 +44,7 @@ class Facts(NamedTuple):
     times: Sequence[float]
     waited_for: Rule | None = None
     rule: documents.Rule | None = None
-    asked: Wants | None = None
+    asked: documents.Wants | None = None
     neighbours: Sequence[Neighbour] = ()
     broker: BrokerReport | None = None
     own: OwnReport | None = None

@@ -8,12 +8,12 @@ Both are upper bounds. The client may use a mute for other things, which are not
 response in transit, another request in flight. Without the mute it would need that time too, and take less.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
-from proxy.explain import documents
+from proxy.explain.documents import DemandRow, Wants
 
 ASSUMED: Final = "the client waits for its responses"
 TIMES: Final = (1.0, 1.5, 2.0)  # of the present limit
@@ -59,58 +59,38 @@ def merge_demands(some: Iterable[Demand]) -> Demand:
     )
 
 
-class Wants(NamedTuple):
-    """The rate that a client would take.
-
-    Args:
-        rate: the highest rate without a limit, in the quota's unit per second; with `at_least`, the highest rate that
-            was seen.
-        at_least: whether it wants more by an unknown amount.
-        waits: the most seconds that it would wait in a minute, by the limit as a multiple of the present one; None
-            where that is not known.
-    """
-
-    rate: float
-    at_least: bool
-    waits: Mapping[float, float] | None
-
-
-def wants(demand: Demand, limit: float, waited: float) -> Wants | None:
+def wants(demand: Demand, limit: float, waited: float, assumed: str = ASSUMED) -> Wants | None:
     """Return the rate that a client would take; None if nothing is known of it.
 
     Args:
         limit: of its quota, in the quota's unit per second.
         waited: the share of time (0 to 1) that its most waiting connection waits.
+        assumed: what the bounds assume, for people.
 
     >>> found = wants(Demand(2e6, 2e6, 4e6, True), 2e6, waited=0.5)
-    >>> found.rate, found.waits
-    (4000000.0, {1.0: 30.0, 1.5: 15.0, 2.0: 0.0})
-    >>> wants(Demand(3e6, 5e6, 4e6), 2e6, waited=0.5)  # it was seen to take 5 MB/s
-    Wants(rate=5000000.0, at_least=False, waits=None)
-    >>> wants(Demand(3e6, 5e6), 2e6, waited=0.5), wants(Demand(2e6, 2e6), 2e6, waited=0.99)
-    (Wants(rate=5000000.0, at_least=True, waits=None), None)
+    >>> found.rate, found.wait_seconds_per_minute
+    (4000000.0, {'1': 30.0, '1.5': 15.0, '2': 0.0})
+    >>> wants(Demand(3e6, 5e6, 4e6), 2e6, waited=0.5).rate  # it was seen to take 5 MB/s
+    5000000.0
+    >>> wants(Demand(3e6, 5e6), 2e6, waited=0.5).at_least, wants(Demand(2e6, 2e6), 2e6, waited=0.99)
+    (True, None)
     """
     if demand.most is None:
-        return Wants(demand.highest, True, None) if demand.highest >= _ABOVE_MIN * limit else None
+        seen = demand.highest >= _ABOVE_MIN * limit
+        return Wants(rate=round(demand.highest, 3), at_least=True, assumed=assumed) if seen else None
     if not demand.most:  # it waits, and has taken nothing since
         return None
     waits = None
     if demand.steady:
-        waits = {times: round(_MINUTE_SECONDS * max(0.0, 1 - times * (1 - waited)), 1) for times in TIMES}
-    return Wants(max(demand.most, demand.highest), False, waits)
+        parts = {f"{times:g}": max(0.0, 1 - times * (1 - waited)) for times in TIMES}
+        waits = {times: round(_MINUTE_SECONDS * part, 1) for times, part in parts.items()}
+    rate = round(max(demand.most, demand.highest), 3)
+    return Wants(rate=rate, assumed=assumed, wait_seconds_per_minute=waits)
 
 
-def wants_row(found: Wants, assumed: str = ASSUMED) -> documents.Wants:
-    """Return what a client asks for as a document's row."""
-    waits = None if found.waits is None else {f"{times:g}": seconds for times, seconds in found.waits.items()}
-    return documents.Wants(
-        rate=round(found.rate, 3), at_least=found.at_least, assumed=assumed, wait_seconds_per_minute=waits
-    )
-
-
-def demand_row(demand: Demand) -> documents.DemandRow:
+def demand_row(demand: Demand) -> DemandRow:
     """Return a demand as a document's row."""
-    return documents.DemandRow(
+    return DemandRow(
         taken=round(demand.taken, 3),
         highest=round(demand.highest, 3),
         most=None if demand.most is None else round(demand.most, 3),

@@ -8,6 +8,7 @@ its time counts as held: those replicas wait.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -291,6 +292,7 @@ _MINUTE_MS: Final = 60_000
 _SINGLE: Final = {AT_CLIENT: parts.CLIENT, IN_SLUICE: parts.SLUICE, AT_BROKER: parts.BROKER}
 
 
+@dataclass(slots=True, eq=False)
 class Meter:
     """The time of one connection by part, and its waits.
 
@@ -305,36 +307,22 @@ class Meter:
             back; None before the first.
     """
 
-    __slots__ = (
-        *(
-            "_most",
-            "_most_before",
-            "_most_minute",
-            "broker",
-            "client",
-            "held_ms",
-            "muted_ms",
-            "particulars",
-            "peer",
-            "predicted",
-        ),
-        *("seen_ms", "since_ms", "told", "told_ms", "waits", "windows"),
-    )
-
-    def __init__(self, peer: str, since_ms: int, seen_ms: int) -> None:
-        self.peer = peer
-        self.since_ms = since_ms
-        self.seen_ms = seen_ms
-        self.held_ms = self.muted_ms = 0
-        self.broker = -1
-        self.client: Client | None = None
-        self.particulars = NO_PARTICULARS
-        self.windows: Windows | None = None
-        self.waits: ConnectionWaits | None = None
-        self.predicted: PredictedWaits | None = None
-        self.told: Windows | None = None
-        self.told_ms = 0
-        self._most = self._most_before = self._most_minute = 0
+    peer: str
+    since_ms: int
+    seen_ms: int
+    broker: int = -1
+    client: "Client | None" = None
+    held_ms: int = 0
+    muted_ms: int = 0
+    particulars: Particulars = NO_PARTICULARS
+    windows: Windows | None = None
+    waits: ConnectionWaits | None = None
+    predicted: PredictedWaits | None = None
+    told: Windows | None = None
+    told_ms: int = 0
+    _most: int = 0
+    _most_before: int = 0
+    _most_minute: int = 0
 
     def note_in_flight(self, owed: int, now_ms: int) -> None:
         """Update the largest number of responses owed in this minute, by that at a visit."""
@@ -350,6 +338,7 @@ class Meter:
         return max(self._most, self._most_before)
 
 
+@dataclass(slots=True, eq=False)
 class Client:
     """One client: a user with a client id.
 
@@ -365,23 +354,17 @@ class Client:
         seen_ms: when it last had a connection.
     """
 
-    __slots__ = (
-        *("brokers", "client_id", "meters", "predictions", "rules", "seen_ms", "taken", "unread"),
-        *("user", "waits", "windows"),
-    )
-
-    def __init__(self, user: str, client_id: str) -> None:
-        self.user = user
-        self.client_id = client_id
-        self.windows = Windows(len(parts.NAMES))
-        self.taken = Taken()
-        self.rules: dict[Rule, Windows] = {}
-        self.waits = Waits()
-        self.predictions = Predictions()
-        self.meters: set[Meter] = set()
-        self.brokers: dict[int, Windows] = {}
-        self.unread: Windows | None = None
-        self.seen_ms = 0
+    user: str
+    client_id: str
+    windows: Windows = field(default_factory=lambda: Windows(len(parts.NAMES)))
+    taken: Taken = field(default_factory=Taken)
+    rules: dict[Rule, Windows] = field(default_factory=dict)
+    waits: Waits = field(default_factory=Waits)
+    predictions: Predictions = field(default_factory=Predictions)
+    meters: set[Meter] = field(default_factory=set)
+    brokers: dict[int, Windows] = field(default_factory=dict)
+    unread: Windows | None = None
+    seen_ms: int = 0
 
     def waited(self, rule: Rule, meter: Meter, ms: float, now_ms: int, limit: float | None = None) -> None:
         """Add a wait of one of its connections to the sums of the rule that made it wait."""

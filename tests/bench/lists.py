@@ -15,7 +15,6 @@ from proxy.admin import AdminServer, Explanations
 from proxy.channel import ASKED, Condition
 from proxy.config import Address
 from proxy.explain.explanation import Origin
-from proxy.explain.report import Query, Seen
 from proxy.net import Connections
 from proxy.process.watching import Watching
 from proxy.system.clock import clock_ns
@@ -31,17 +30,6 @@ USERS: Final = 1_000
 TURNS: Final = 5
 HELD_MS_MAX: Final = 5.0
 PATHS: Final = ("/v1/clients", "/v1/rules", "/v1/client?client_id=many&user=")
-
-
-class Source:
-    """One process."""
-
-    def __init__(self, watching: Watching) -> None:
-        self._watching = watching
-
-    async def seen(self, query: Query) -> Seen:
-        """Ask it."""
-        return await self._watching.respond(query)
 
 
 def engine_of_many() -> Engine:
@@ -104,7 +92,8 @@ async def measure(port: int, path: str) -> tuple[int, float, float]:
 async def main() -> None:
     """Measure all pages, and print a table."""
     engine = engine_of_many()
-    pages = Explanations(Source(watching_of_many(engine)), engine, lambda _entity, _key: Origin("ops", ""))
+    seen = watching_of_many(engine).respond
+    pages = Explanations(seen, engine, lambda _entity, _key: Origin("ops", ""))
     server = AdminServer(pages.handlers())
     (port,) = free_ports(1)
     await server.start(Address(HOST, port))

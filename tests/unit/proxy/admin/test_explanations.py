@@ -50,7 +50,7 @@ class Source:
 async def page(
     source: Source, path: str, query: str = "", quotas: Definitions = NO_QUOTAS
 ) -> tuple[int, dict[str, Any]]:
-    pages = Explanations(source, Engine(EngineOptions(), quotas), lambda _entity, _name: Origin("", ""))
+    pages = Explanations(source.seen, Engine(EngineOptions(), quotas), lambda _entity, _name: Origin("", ""))
     found = await pages.handlers()[path](Request("GET", path, "", False, query=query))
     assert found.content_type == "application/json"
     document: dict[str, Any] = json.loads(found.body)

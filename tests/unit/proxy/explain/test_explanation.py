@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from proxy.explain import explanation, parts
 from proxy.explain.documents import Neighbour
 from proxy.explain.latencies import Predicted
-from proxy.explain.report import NOTHING, ClientReport, ConnectionReport, Seen, merge_seen
+from proxy.explain.report import ClientReport, ConnectionReport, Seen, SeenSum
 from proxy.explain.rules import Rule
 from proxy.explain.wants import NO_DEMAND, Demand
 from quotas.definitions.definitions import Definitions, StaticQuotas
@@ -122,7 +122,10 @@ def test_reports_of_several_processes_are_added_up() -> None:
     other = Seen(
         (report({PRODUCE: 600}, (3, 7), muted=0.9, idle=0.1),), neighbours, (situations.broker(ms10=7),)
     )
-    merged = merge_seen([one, other, other])
+    whole = SeenSum()
+    for seen in (one, other, other):
+        whole.add(seen)
+    merged = whole.sum(whole.clients())
     (client,) = merged.clients
     assert client.connections_total == 6
     assert dict(client.waits) == {PRODUCE: 1500}
@@ -130,5 +133,3 @@ def test_reports_of_several_processes_are_added_up() -> None:
     assert client.connections[0].times[parts.MUTED] == 900
     assert merged.neighbours[PRODUCE] == (Neighbour("", "b", 4.0), Neighbour("", "a", 2.0))
     assert [(broker.requests, broker.timed) for broker in merged.brokers] == [(64, 300)]
-    assert merge_seen([one]) == one
-    assert merge_seen([]) == NOTHING

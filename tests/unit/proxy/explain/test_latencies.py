@@ -30,7 +30,7 @@ def test_waits_belong_to_the_rule_that_would_make_them() -> None:
     throttle = engine.client("", "a", 1).produce
     predictions, time = Predictions(), ConnectionTime()
     predictions.add(time, 5, 0)
-    assert predictions.rules == []
+    assert predictions.rules == {}
     time.count(throttle, 5)
     predictions.add(time, 5, 0)
     found = predictions.report([0.1, 0.4], MINUTE, 0)
