@@ -50,7 +50,7 @@ from proxy.events.kinds import Started
 from proxy.explain.documents import StatusDocument
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.replication import ReplicationMetrics
-from proxy.net import OutcomeCallback, Withdraw, end_owner
+from proxy.net import OutcomeCallback, Withdraw, end_owner, nothing_to_withdraw
 from proxy.process.relay import Relay
 from proxy.process.watching import ProcessEvents
 from proxy.system.clock import now_ms
@@ -204,13 +204,9 @@ class App:
         self.brokers = maps.brokers
         self._fleet = self._join_fleet() if workers == 1 and config.fleet.configured else None
         client = BrokerClient(self.brokers, login_of(config.cluster), self._certificates.broker_tls)
+        others, listeners = (maps.leaders,), config.listeners
         self.poller = Poller(
-            client,
-            self._map_file,
-            follow=maps.follow,
-            others=(maps.leaders,),
-            listeners=config.listeners,
-            tell=events.tell,
+            client, self._map_file, follow=maps.follow, others=others, listeners=listeners, tell=events.tell
         )
         # Each map's own listeners: what a broker advertises depends on the listener that is asked.
         self.advertised = [
@@ -242,10 +238,10 @@ class App:
         series_max = config.limits.metric_series_max
         view = ReplicationMetrics(relay.replication, self.stats, series_max // 4) if maps.replicates else None
         kept = (moves, self._fleet, self._workers, topic, self._unguarded)
-        others = [one.families for one in kept if one is not None]
+        families = [one.families for one in kept if one is not None]
         waits = relay.watching.waits
         metrics = Metrics(
-            self.stats, relay.engine, series_max, sluice_version(), view, others, workers, waits
+            self.stats, relay.engine, series_max, sluice_version(), view, families, workers, waits
         )
         page = None if moves is None else moves.page
         state = None if self._fleet is None else self._fleet.state
@@ -305,16 +301,13 @@ class App:
             await self._admin.start(self._config.admin.bind, reuse_port=reuse_port)
         await self._open_ports()
         gc.freeze()  # what is here now stays: no collection needs to look at it again
-        event(
-            logger,
-            logging.INFO,
-            "serving",
-            **summary(self._config, len(self.relay.engine.definitions), self.poller.problem),
-        )
+        fields = summary(self._config, len(self.relay.engine.definitions), self.poller.problem)
+        event(logger, logging.INFO, "serving", **fields)
         self._events.tell(Started(sluice_version(), self.relay.engine.enforcing))
         self._start_background_tasks()
         await self._stopping.wait()
-        await self._drain()
+        others = [] if self._workers is None else [self._workers.drain(self._hurried)]
+        await asyncio.gather(self.relay.drain(self._hurried), *others)
         await self._shut_down()
 
     async def _open_ports(self) -> None:
@@ -327,11 +320,6 @@ class App:
             if self._workers is not None:
                 await self._workers.start()
             self._open = True
-
-    async def _drain(self) -> None:
-        """Drain all processes: accept nothing more, and close connections as they fall idle."""
-        others = [] if self._workers is None else [self._workers.drain(self._hurried)]
-        await asyncio.gather(self.relay.drain(self._hurried), *others)
 
     def _start_background_tasks(self) -> None:
         """Start the background tasks."""
@@ -369,7 +357,7 @@ class App:
             if topics is not None:
                 await asyncio.to_thread(topics.close)
         self._quota_service.close()
-        self.relay.close()
+        self.relay.shared.close()
 
     def not_ready(self) -> str:
         """Return why clients cannot be served; "" if they can."""
@@ -429,13 +417,8 @@ class App:
         """Return the document of `/v1/status` as of now."""
         workers = 1 if self._workers is None else self._workers.count
         missing = () if self._workers is None else self._workers.missing()
-        return status_of(
-            self._reloader.config,
-            workers,
-            enforcing=self.relay.engine.enforcing,
-            ready=self.not_ready(),
-            missing=missing,
-        )
+        config, enforcing = self._reloader.config, self.relay.engine.enforcing
+        return status_of(config, workers, enforcing=enforcing, ready=self.not_ready(), missing=missing)
 
     def _hurried(self) -> bool:
         """Whether a second signal has asked to end without waiting."""
@@ -477,7 +460,7 @@ class App:
         if question.api_key == ALTER_PARTITION_REASSIGNMENTS:
             assert self._reassignments is not None, "else they pass as they are"
             self._reassignments.ask(question, respond)
-            return _cannot_cancel
+            return nothing_to_withdraw  # it is validated and journaled even if its client disconnects
         return self._quota_service.ask(question, respond)
 
     def _handle_signals(self) -> None:
@@ -506,7 +489,3 @@ def run(config: Config) -> int:
         return 0
 
     return uvloop.run(main())
-
-
-def _cannot_cancel() -> None:
-    """Do nothing: a reassignment request is validated and journaled even if its client disconnects meanwhile."""

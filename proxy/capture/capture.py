@@ -39,10 +39,6 @@ class Capture:
     writer: Writer
     stats: CaptureStats
 
-    def flush(self) -> None:
-        """Hand over the current batch. Called every second, so that rows do not wait for a full batch."""
-        self.recorder.full()
-
     def close(self) -> None:
         """Hand over the last batch; called on the event loop."""
         self.recorder.full()

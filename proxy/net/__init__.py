@@ -3,7 +3,7 @@
 from proxy.net.connection import Connection
 from proxy.net.connections import Connections, end_owner
 from proxy.net.listener import Listener, refuse_taken_ports
-from proxy.net.shared import Ask, Outcome, OutcomeCallback, Shared, Withdraw
+from proxy.net.shared import Ask, Outcome, OutcomeCallback, Shared, Withdraw, nothing_to_withdraw
 
 __all__ = [
     "Ask",
@@ -15,5 +15,6 @@ __all__ = [
     "Shared",
     "Withdraw",
     "end_owner",
+    "nothing_to_withdraw",
     "refuse_taken_ports",
 ]

@@ -55,13 +55,12 @@ logger = logging.getLogger(__name__)
 QUIET_CAUSES: Final = frozenset(("client_closed", "broker_closed", "drained", "idle"))
 
 
-def cause_of(peer: str, error: OSError) -> str:
-    """Return the name of a socket's failure; a broken pipe is a peer that closed during a write."""
-    if isinstance(error, ssl.SSLError):
-        return f"{peer}_tls"
-    if isinstance(error, BrokenPipeError):
-        return f"{peer}_closed"
-    return f"{peer}_reset" if isinstance(error, ConnectionResetError) else f"{peer}_socket"
+_SOCKET_CAUSES: Final = (
+    (ssl.SSLError, "tls"),
+    (BrokenPipeError, "closed"),  # during a write
+    (ConnectionResetError, "reset"),
+    (OSError, "socket"),
+)
 
 
 def failure_of(error: Exception, peer: str) -> tuple[str, str]:
@@ -74,8 +73,9 @@ def failure_of(error: Exception, peer: str) -> tuple[str, str]:
         return error.cause, error.detail
     if isinstance(error, WireError):
         return "malformed", str(error)
-    if isinstance(error, OSError):
-        return cause_of(peer, error), str(error)
+    for kind, name in _SOCKET_CAUSES:
+        if isinstance(error, kind):
+            return f"{peer}_{name}", str(error)
     logger.error("internal error: connection closed", exc_info=error)
     return "internal", type(error).__name__
 
@@ -98,6 +98,7 @@ def free(loop: asyncio.AbstractEventLoop, rest: Iterator[None]) -> None:
 _BYTES_PER_SECOND_MIN: Final = 1024  # over limits.frame_seconds, no real network is this slow
 
 
+@dataclass(slots=True, eq=False)
 class Progress:
     """The progress of one connection at the previous sweeps, from which it is found idle or slow.
 
@@ -109,12 +110,10 @@ class Progress:
     (False, True)
     """
 
-    __slots__ = ("_bytes", "_under_way", "active_ms")
-
-    def __init__(self, now: int) -> None:
-        self.active_ms = now
-        self._bytes = 0
-        self._under_way: tuple[int, int] | None = None  # the partly read frame: since when, bytes then
+    active_ms: int
+    _bytes: int = field(init=False, default=0)
+    # The partly read frame: since when, bytes then.
+    _under_way: tuple[int, int] | None = field(init=False, default=None)
 
     def idle(self, now: int, moved: int, limits: LimitOptions) -> bool:
         """Whether no bytes have moved for `limits.idle_seconds`; `moved` is the sum of all bytes ever."""

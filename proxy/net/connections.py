@@ -43,10 +43,6 @@ class Connections(ByAddress[Connection]):
         """Close all connections; `cause` is the label under which they are counted."""
         await self._visit(lambda connection: connection.close(cause))
 
-    def idlest(self) -> Connection | None:
-        """Return the longest idle connection of the address with the most connections."""
-        return min(self.of_largest(_LOOKED_AT_MAX), key=lambda connection: connection.active_ms, default=None)
-
     async def _visit(self, act: Callable[[Connection], object]) -> None:
         for index, connection in enumerate(list(self)):
             if not connection.closed:
@@ -80,8 +76,7 @@ def make_room(connections: Connections, arrivals: ByAddress[Arriving], host: str
         return True
     if not connections.can_displace_for(host):
         return False
-    idlest = connections.idlest()
-    assert idlest is not None, "an address holds more than one"
+    idlest = min(connections.of_largest(_LOOKED_AT_MAX), key=lambda connection: connection.active_ms)
     problem = f"limits.connections_max is reached, and its address has {connections.largest} connections"
     idlest.close("address_share", problem)
     return True

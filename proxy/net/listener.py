@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from proxy.channel import ANY_BROKER, ChannelSettings
 from proxy.config import ListenerOptions
@@ -68,8 +68,8 @@ class Listener:
         self._shared = shared
         self._connections = connections
         self._sockets: dict[int, socket.socket] = {}
-        self._last_settings = _Last[ChannelSettings]()
-        self._last_route = _Last[Route]()
+        self._last_settings: ChannelSettings | None = None
+        self._last_route: Route | None = None
         self._on_closed = self._ended  # one object in memory, not one for each connection
         self._failures: dict[int, str] = {}  # by the broker behind the port: why it accepts nothing now
         self._logged = ""  # the cause of these that was logged
@@ -180,12 +180,8 @@ class Listener:
         address_max = shared.limits.connections_per_address_max
         if address_max is not None:
             # One with a PROXY header or TLS is counted among the arrivals already.
-            count = (
-                self._connections.count_of(host)
-                + shared.arrivals.count_of(host)
-                - (self._requirements is not None)
-            )
-            if count >= address_max:
+            count = self._connections.count_of(host) + shared.arrivals.count_of(host)
+            if count - (self._requirements is not None) >= address_max:
                 shared.stats.refused["connections_per_address_max"] += 1
                 client.close()
                 return False
@@ -208,10 +204,11 @@ class Listener:
         name = self._options.name
         settings = self._settings(route.broker)
         user = settings.user if user is None else user
-        settings = self._last_settings.shared(replace(settings, address=address_of(peer[0]), user=user))
+        settings = replace(settings, address=address_of(peer[0]), user=user)
+        self._last_settings = settings = _equal(self._last_settings, settings)
         where = f"{peer[0]}:{peer[1]}"
         tap = None if shared.recorder is None else shared.recorder.tap(peer[0], name)
-        route = self._last_route.shared(route)
+        self._last_route = route = _equal(self._last_route, route)
         connection = Connection(client, where, route, settings, shared, self._on_closed, next_route, tap)
         self._connections.add(connection, peer[0])
         shared.stats.connections[name] += 1
@@ -228,14 +225,8 @@ class Listener:
         self._failures[broker] = system_reason(error)
         if cause != self._logged:  # logged once, whatever the number of ports and pauses
             self._logged = cause
-            event(
-                logger,
-                logging.WARNING,
-                "accept failed, pausing",
-                cause=cause,
-                detail=error.strerror,
-                listener=self._options.name,
-            )
+            fields = {"cause": cause, "detail": error.strerror, "listener": self._options.name}
+            event(logger, logging.WARNING, "accept failed, pausing", **fields)
         loop = self._shared.loop
         loop.remove_reader(sock.fileno())
         loop.call_later(_NO_DESCRIPTOR_PAUSE_SECONDS, self._listen_again, broker, sock)
@@ -252,21 +243,9 @@ class Listener:
             event(logger, logging.INFO, "accepting again", listener=self._options.name)
 
 
-class _Last(Generic[T]):
-    """The last object of a kind: connections of one client share it instead of an equal one each."""
-
-    __slots__ = ("_last",)
-
-    def __init__(self) -> None:
-        self._last: T | None = None
-
-    def shared(self, new: T) -> T:
-        """Return the last object if it is equal to `new`; otherwise `new`, which is the last one from now on."""
-        last = self._last
-        if last is not None and last == new:
-            return last
-        self._last = new
-        return new
+def _equal(last: T | None, new: T) -> T:
+    """Return the last object if it is equal to `new`, so that connections of one client share it; else `new`."""
+    return new if last is None or last != new else last
 
 
 def refuse_taken_ports(options: ListenerOptions) -> None:
@@ -299,8 +278,7 @@ def _bind(options: ListenerOptions, port: int) -> socket.socket:
         sock.listen(_BACKLOG)
     except OSError as error:
         sock.close()
-        raise StartError(
-            f"listener {options.name!r}: {host}:{port} cannot be bound: {error.strerror}"
-        ) from error
+        where = f"listener {options.name!r}: {host}:{port}"
+        raise StartError(f"{where} cannot be bound: {error.strerror}") from error
     sock.setblocking(False)
     return sock

@@ -226,6 +226,10 @@ Ask = Callable[[Question, OutcomeCallback], Withdraw]
 the broker first, or the reason why there is neither."""
 
 
+def nothing_to_withdraw() -> None:
+    """Do nothing: the request runs to its end even if its client disconnects, or there is none."""
+
+
 def no_api(_question: Question, _done: OutcomeCallback) -> Withdraw:
     """Raise an error: the default of `Shared.ask`, until the application replaces it."""
     raise AssertionError("a listener has an API of its own, and the application has not set it")

@@ -25,7 +25,7 @@ from proxy.channel import Forward, OngoingMoves, PeerError, ShownMove
 from proxy.config import Config
 from proxy.control.cluster import BrokerMap
 from proxy.control.reassign.api import plan_bytes, plan_of
-from proxy.net import Ask, Outcome, Withdraw
+from proxy.net import Ask, Outcome, Withdraw, nothing_to_withdraw
 from proxy.process import messages
 from proxy.process.messages import PORTION, Figures, FrameError, Link, Message
 from proxy.system.errors import sluice_version
@@ -51,7 +51,7 @@ class State:
     config: Config
     definitions: Definitions
     brokers: BrokerMap
-    names: Callable[[], Mapping[bytes, str]]
+    names: Mapping[bytes, str]
     moves: OngoingMoves | None
     enforcing: bool = True
 
@@ -105,7 +105,7 @@ class Feed:
         """Send everything, then what changes, until the link is closed."""
         state = self._state
         await self._send_brokers()
-        for names in _portions(dict(state.names())):
+        for names in _portions(dict(state.names)):
             await self._send(messages.TopicsNamed(names))
         codes = state.definitions.codes()
         for place in range(0, len(codes), PORTION):
@@ -295,7 +295,7 @@ class Life:
         if self._link is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_SECONDS_MAX):
-                    await self._link.wait_ended()  # what it has sent last may say why
+                    await self._link.ended.wait()  # what it has sent last may say why
             self._link.close()
         self.code = code
         self.ended.set()
@@ -362,7 +362,7 @@ class Life:
         number, question = message.number, message.question
         if message.plan is not None:
             question = question._replace(plan=plan_of(message.plan))
-        self._questions[number] = _nothing  # the response may come at once
+        self._questions[number] = nothing_to_withdraw  # the response may come at once
         self._questions[number] = self._ask(question, partial(self._responded, number))
 
     def _responded(self, number: int, outcome: Outcome) -> None:
@@ -395,7 +395,3 @@ def _environment() -> dict[str, str]:
     """Return this process's environment with its import path, so that the child imports the same modules."""
     paths = [path or os.getcwd() for path in sys.path]  # noqa: PTH109 - as Python itself resolves it
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-
-
-def _nothing() -> None:
-    """Do nothing: there is nothing to withdraw."""

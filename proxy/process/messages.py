@@ -381,6 +381,10 @@ class Link(asyncio.Protocol):
     Args:
         received: handles a message.
         lost: called once, when the other side is gone, or has sent an invalid message.
+
+    Attributes:
+        gone: set when everything that was pending at `close` is sent, or the other side is gone.
+        ended: set when the other side is gone, and everything that it had sent is handled.
     """
 
     def __init__(
@@ -397,8 +401,8 @@ class Link(asyncio.Protocol):
         self._may_send = asyncio.Event()
         self._may_send.set()
         self.closed = False
-        self._gone = asyncio.Event()
-        self._ended = asyncio.Event()
+        self.gone = asyncio.Event()
+        self.ended = asyncio.Event()
         self._poll = select.poll()
 
     async def open(self, sock: socket.socket) -> None:
@@ -438,14 +442,6 @@ class Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    async def wait_closed(self) -> None:
-        """Wait until everything that was pending at `close` is sent, or the other side is gone."""
-        await self._gone.wait()
-
-    async def wait_ended(self) -> None:
-        """Wait until the other side is gone, and everything that it had sent is handled."""
-        await self._ended.wait()
-
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -472,7 +468,7 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         """End the link, after the messages that came before are handled."""
-        self._gone.set()
+        self.gone.set()
         if self._busy and not self.closed:
             self._loop.call_soon(self.connection_lost, None)
             return
@@ -510,6 +506,6 @@ class Link(asyncio.Protocol):
     def _end(self) -> None:
         was_closed = self.closed
         self.close()
-        self._ended.set()
+        self.ended.set()
         if not was_closed:
             self._lost()

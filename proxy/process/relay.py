@@ -29,7 +29,7 @@ from quotas.replication.replication_quotas import ReplicationQuotas
 AGAIN_MS: Final = 600_000
 KNOWN_MAX: Final = 256
 
-_own_logger: Final = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def configured_names(config: Config) -> OwnNames | None:
@@ -67,21 +67,12 @@ class Refusals:
         if (address, api) in said or len(said) >= KNOWN_MAX:
             return
         said[address, api] = now_ms
-        event(
-            _own_logger,
-            logging.WARNING,
-            "refused a request that names something of Sluice's own",
-            user=user,
-            address=address,
-            client_id=client_id,
-            api=api,
-        )
+        fields = {"user": user, "address": address, "client_id": client_id, "api": api}
+        event(logger, logging.WARNING, "refused a request that names something of Sluice's own", **fields)
 
 
 _SWEEP_SECONDS: Final = 1.0
 _DRAIN_STEP_SECONDS: Final = 0.05
-
-logger = logging.getLogger(__name__)
 
 
 class Relay:
@@ -210,10 +201,6 @@ class Relay:
             self._capture.close()
             await asyncio.to_thread(self._capture.wait, hurried)
 
-    def close(self) -> None:
-        """Release what the connections shared; call it when no client is connected any more."""
-        self.shared.close()
-
     async def _sweep(self) -> None:
         """Check all connections for idle and slow ones periodically, expire state, and write captured rows."""
         while True:
@@ -221,7 +208,7 @@ class Relay:
             await self.connections.sweep()
             self._supervisor.call("expire", self._expire)
             if self._capture is not None:
-                self._supervisor.call("capture", self._capture.flush)
+                self._supervisor.call("capture", self._capture.recorder.full)
 
     def _expire(self) -> None:
         """Remove expired clients and fetch sessions, and relieve kept bytes."""

@@ -39,9 +39,8 @@ IDLE_STEP_SECONDS: Final = 0.15
 _LEASE_MS: Final = 15_000
 _PERIOD_MS: Final = 100
 _CONTROL: Final = 0  # the control process's number among the workers
-_EARLY_PART: Final = (
-    4  # what is due within this part of a step is not due again: a timer may fire a little too early
-)
+# What is due within this part of a step is not due again: a timer may fire a little too early.
+_EARLY_PART: Final = 4
 
 
 def terms_of(workers: int) -> LeaseTerms:
@@ -63,22 +62,19 @@ class ControlShares:
 
     Attributes:
         terms: between control and its workers.
+        own: the lessee and the budgets of this process, if it uses shares itself, as one more lessee.
     """
 
     def __init__(self, terms: LeaseTerms, run: int, now_ms: int, member: Member | None = None) -> None:
         self.terms = terms
         self._member = member
-        self._own: tuple[Lessee, Budgets] | None = None
-        self._lessor = Lessor(terms, run, _all, now_ms, 0) if member is None else member.workers
+        self.own: tuple[Lessee, Budgets] | None = None
+        self._lessor = Lessor(terms, run, lambda _: 1.0, now_ms, 0) if member is None else member.workers
 
     @property
     def busy(self) -> bool:
         """Whether shares move, or may soon: a key is named, or this process uses shares itself."""
-        return bool(self._lessor.keys) or self._own is not None
-
-    def use(self, lessee: Lessee, budgets: Budgets) -> None:
-        """Let this process use shares itself, as one more lessee."""
-        self._own = lessee, budgets
+        return bool(self._lessor.keys) or self.own is not None
 
     def report(self, report: Report, now_ms: int) -> bool:
         """Pass a worker's report to the lessor; returns False if the worker needs a new session."""
@@ -90,12 +86,12 @@ class ControlShares:
 
     def grants(self, now_ms: int) -> Iterator[tuple[LesseeId, Grants]]:
         """Yield the grants that are due now, each with its lessee."""
-        if self._own is not None:
-            self._report(*self._own, now_ms)
+        if self.own is not None:
+            self._report(*self.own, now_ms)
         found = self._lessor.grants(now_ms) if self._member is None else self._member.grants(now_ms)
         for lessee, grants in found:
-            if self._own is not None and lessee == self._own[0].name:
-                self._own[1].take(grants, now_ms)
+            if self.own is not None and lessee == self.own[0].name:
+                self.own[1].take(grants, now_ms)
             else:
                 yield lessee, grants
 
@@ -111,10 +107,6 @@ class ControlShares:
 
 def _id(number: int, run: int) -> LesseeId:
     return LesseeId(f"worker-{number}", run)
-
-
-def _all(_key: str) -> float:
-    return 1.0
 
 
 def join(config: Config, relay: "Relay", access: "Callable[[], Access]", tls: FleetContexts) -> "Fleet":
@@ -156,7 +148,7 @@ def join_with_workers(
     shares = ControlShares(terms, run, began_ms, member)
     if config.replicates:
         own = lessee_of(terms, _CONTROL, run, began_ms)
-        shares.use(own, _budgets(config, relay, own, began_ms))
+        shares.own = own, _budgets(config, relay, own, began_ms)
     return shares, _fleet(config, relay, lessee, member, access, tls)
 
 
@@ -179,26 +171,16 @@ def _fleet(
     from proxy.fleet.facts import addresses_of, facts_of
     from proxy.fleet.fleet import Fleet
 
-    engine = relay.engine
+    engine, members_max = relay.engine, lessee.terms.lessees_max
     engine.definitions.keep_digest()
     addresses = addresses_of(config.fleet, config.admin.bind)
-    return Fleet(
-        config.fleet,
-        lessee,
-        leasing,
-        lambda: {
-            **facts_of(
-                config.quotas,
-                config.reassignment,
-                lessee.terms.lessees_max,
-                engine.options,
-                engine.definitions,
-            ),
-            **addresses,
-        },
-        access() if config.fleet.holder is None else None,
-        tls,
-    )
+
+    def facts() -> dict[str, str]:
+        own = facts_of(config.quotas, config.reassignment, members_max, engine.options, engine.definitions)
+        return {**own, **addresses}
+
+    cluster = access() if config.fleet.holder is None else None
+    return Fleet(config.fleet, lessee, leasing, facts, cluster, tls)
 
 
 class Pace:

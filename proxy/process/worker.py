@@ -25,7 +25,7 @@ from proxy.channel import Forward, OngoingMoves, PeerError, Question, SharedResp
 from proxy.config import Address, static_quotas
 from proxy.control.cluster import BrokerMap
 from proxy.control.reload import Certificates
-from proxy.net import Outcome, OutcomeCallback, Withdraw, end_owner
+from proxy.net import Outcome, OutcomeCallback, Withdraw, end_owner, nothing_to_withdraw
 from proxy.process import messages
 from proxy.process.figures import WorkerFigures
 from proxy.process.messages import Link, Message
@@ -118,9 +118,8 @@ class Worker:
         stats = Stats()
         self._supervisor = Supervisor(loop, stats)
         self._supervisor.watch_callbacks(end_owner)
-        self._certificates = Certificates(
-            config, Stats()
-        )  # control counts reloads, and the ends of certificates
+        # Control counts reloads, and the ends of certificates.
+        self._certificates = Certificates(config, Stats())
         self._relay = relay = Relay(
             config, self._definitions, loop, stats, self._supervisor, self._certificates, self._ask
         )
@@ -184,7 +183,7 @@ class Worker:
         await relay.drain(lambda: self._hurried)
         await relay.end_capture(lambda: self._hurried)
         await self._supervisor.end()
-        relay.close()
+        relay.shared.close()
         return 0
 
     # What control sends.
@@ -268,7 +267,7 @@ class Worker:
         assert plan is None or isinstance(plan, bytes), "only control reads plans"
         if not self._link.send(messages.Ask(self._asked, question._replace(plan=None), plan)):
             self._loop.call_soon(respond, _OVERLOADED)
-            return _nothing
+            return nothing_to_withdraw
         self._questions[self._asked] = respond
         return partial(self._withdraw, self._asked)
 
@@ -301,16 +300,9 @@ class Worker:
         """Send control the broker addresses that responses to clients had and that it does not know."""
         if self._brokers.changed:
             self._brokers.changed = False
-            seen = dict(self._brokers.addresses())
-            self._link.send(
-                messages.BrokersSeen(
-                    {
-                        broker: address
-                        for broker, address in seen.items()
-                        if self._known.get(broker) != address
-                    }
-                )
-            )
+            known, seen = self._known, self._brokers.addresses()
+            new = {broker: address for broker, address in seen.items() if known.get(broker) != address}
+            self._link.send(messages.BrokersSeen(new))
 
     async def _beat(self) -> None:
         """Tell control every second that this process runs."""
@@ -352,10 +344,6 @@ async def _either(one: asyncio.Event, other: asyncio.Event) -> None:
         wait.cancel()
 
 
-def _nothing() -> None:
-    """Do nothing: there is nothing to withdraw."""
-
-
 async def serve(sock: socket.socket) -> int:
     """Run a worker at its end of the link; returns the exit code."""
     loop = asyncio.get_running_loop()
@@ -386,7 +374,7 @@ async def serve(sock: socket.socket) -> int:
     link.close()
     with suppress(TimeoutError):
         async with asyncio.timeout(_END_SECONDS_MAX):
-            await link.wait_closed()  # everything was sent
+            await link.gone.wait()  # everything was sent
     return code
 
 
@@ -398,9 +386,8 @@ def main(descriptor: int, version: str) -> int:
         version: of the control process, which has been running since; messages are only understood by the same.
     """
     if version != sluice_version():
-        sys.stderr.write(
-            f"sluice worker: {sluice_version()} is installed, control is {version}: restart it\n"
-        )
+        own = sluice_version()
+        sys.stderr.write(f"sluice worker: {own} is installed, control is {version}: restart it\n")
         return 1
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)

@@ -8,7 +8,7 @@ use, a wrong certificate) ends the control process, as it would end a single one
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -124,28 +124,25 @@ class SharedTopicNames(TopicNames):
 
     Args:
         learned: called with each new name.
-    """
 
-    __slots__ = ("_all", "_learned")
+    Attributes:
+        all: all known names.
+    """
 
     def __init__(self, learned: Callable[[bytes, str], object]) -> None:
         super().__init__()
         self._learned = learned
-        self._all: dict[bytes, str] = {}
+        self.all: dict[bytes, str] = {}
 
     def learn(self, topic_id: bytes, name: str) -> None:
         """Store a topic's name."""
         if self.known(topic_id) == name:
             return
         super().learn(topic_id, name)
-        if len(self._all) >= NAMES_MAX:
-            del self._all[next(iter(self._all))]
-        self._all[topic_id] = name
+        if len(self.all) >= NAMES_MAX:
+            del self.all[next(iter(self.all))]
+        self.all[topic_id] = name
         self._learned(topic_id, name)
-
-    def all(self) -> Mapping[bytes, str]:
-        """Return all known names."""
-        return self._all
 
 
 READY_SECONDS_MAX: Final = 60.0
@@ -215,8 +212,10 @@ class Workers:
         self._handlers: dict[type[Message], Callable[[Life, Any], None]] = {
             messages.Ready: self._ready,
             messages.Reported: self._reported,
-            messages.Judged: self._judged,
-            messages.Dialled: self._dialled,
+            messages.Judged: lambda life, said: self.process_events.judged(life.run, said.judgement),
+            messages.Dialled: lambda life, said: self.process_events.dialled(
+                life.run, said.broker, said.problem
+            ),
             messages.BrokersSeen: self._brokers_seen,
             messages.TopicsWanted: self._topics_wanted,
         }
@@ -273,14 +272,12 @@ class Workers:
             self._source = config
             self._state.config = part_of(config, self.count)
         self._pass_on()
-        for life in self._lives.values():
-            life.feed.wake()
+        self._wake_feeds()
 
     def enforce(self, on: bool) -> None:
         """Let all workers enforce quotas, or stop."""
         self._state.enforcing = on
-        for life in self._lives.values():
-            life.feed.wake()
+        self._wake_feeds()
 
     def read_certificates(self) -> None:
         """Let all workers read their certificates again."""
@@ -429,14 +426,9 @@ class Workers:
             life.problem = life.problem or f"worker {life.number} ended with {code} before it was ready"
             self._first.set()
             return
+        detail = life.problem or "none"
         event(
-            logger,
-            logging.ERROR,
-            "worker ended",
-            worker=life.number,
-            cause=cause,
-            code=code,
-            detail=life.problem or "none",
+            logger, logging.ERROR, "worker ended", worker=life.number, cause=cause, code=code, detail=detail
         )
 
     def _on_message(self, life: Life, message: Message) -> None:
@@ -450,12 +442,6 @@ class Workers:
         event(logger, logging.INFO, "worker ready", worker=life.number, pid=life.pid)
         if not self.not_ready():
             self._first.set()
-
-    def _judged(self, life: Life, message: messages.Judged) -> None:
-        self.process_events.judged(life.run, message.judgement)
-
-    def _dialled(self, life: Life, message: messages.Dialled) -> None:
-        self.process_events.dialled(life.run, message.broker, message.problem)
 
     def _brokers_seen(self, _: Life, message: messages.BrokersSeen) -> None:
         for broker, address in message.addresses.items():
@@ -484,9 +470,7 @@ class Workers:
             moved = self._state.moves is not None or version != self._brokers.version
             version = self._brokers.version
             if moved:
-                for life in self._lives.values():
-                    if life.code is None:
-                        life.feed.wake()
+                self._wake_feeds()
             await self._pace.pause(busy=self._shares.busy)
 
     def _send_grants(self) -> None:
@@ -531,6 +515,11 @@ class Workers:
             self._waking = True
             with suppress(RuntimeError):  # the process ends, and its loop has ended
                 self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake_feeds(self) -> None:
+        """Send all workers what has changed."""
+        for life in self._lives.values():
+            life.feed.wake()
 
     def _wake(self) -> None:
         self._waking = False

@@ -336,12 +336,7 @@ async def parse_response(function: Callable[..., T], frame: bytes, *arguments: A
 
 async def run_in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Call a function in a thread while the switch interval is short: for Sluice's own work, of any size."""
-    return await to_thread(_with_short_interval, function, *arguments)
-
-
-def _with_short_interval(function: Callable[..., T], *arguments: Any) -> T:
-    with _SWITCH_INTERVAL.shortened():
-        return function(*arguments)
+    return await to_thread(_SWITCH_INTERVAL.shortened()(function), *arguments)
 
 
 TURN_NS: Final = 1_000_000

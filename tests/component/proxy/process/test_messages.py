@@ -105,5 +105,5 @@ async def test_an_end_sees_that_the_other_side_is_gone_before_it_has_read_what_c
     assert one.link.other_side_runs()
     other.link.send(Beat(1))
     other.link.close()
-    await other.link.wait_closed()
+    await other.link.gone.wait()
     assert not one.link.other_side_runs()

@@ -40,7 +40,7 @@ class Rig:
         self.brokers = BrokerMap((Address("127.0.0.1", 1),), Stats())
         self.moves = OngoingMoves()
         self.names: dict[bytes, str] = {}
-        self.state = State(Config(), self.definitions, self.brokers, lambda: self.names, self.moves)
+        self.state = State(Config(), self.definitions, self.brokers, self.names, self.moves)
         self.feed = Feed(self.state, self._send)
         self.sent: list[Message] = []
 

@@ -80,4 +80,4 @@ def test_names_are_told_once_and_there_for_a_process_that_begins() -> None:
     for _ in range(2):
         names.learn(ID, "t")
     assert told == [(ID, "t")]
-    assert (dict(names.all()), names.name(ID, 0)) == ({ID: "t"}, "t")
+    assert (names.all, names.name(ID, 0)) == ({ID: "t"}, "t")
