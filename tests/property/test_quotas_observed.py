@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import Engine
-from quotas.options import EngineOptions, Mode, Policy
+from quotas.options import Policy
 from tests.simulation.observed_world import LIMIT, Load, enforced_share, predicted_share
-from tests.simulation.quota_world import ClientOptions
+from tests.simulation.quota_world import ClientOptions, one_client
 
 POLICIES: list[Policy] = ["kip13", "schedule"]
 
@@ -65,16 +63,15 @@ def test_share_of_time_is_predicted_for_producers_with_several_requests_in_fligh
     policy=st.sampled_from(POLICIES),
     ratio=st.floats(0.5, 10),
     size=st.integers(10_000, 200_000),
-    seconds=st.integers(
-        60, 180
-    ),  # a mute under kip13 is that of some seconds, which a shorter time is not exact to
+    # A mute under kip13 is that of some seconds, which a shorter time is not exact to.
+    seconds=st.integers(60, 180),
 )
 def test_backlog_is_predicted_for_clients_that_send_at_their_rate(
     policy: Policy, ratio: float, size: int, seconds: int
 ) -> None:
     every_ms = size * 1000 / (ratio * LIMIT)
     times_ms = [round(index * every_ms) for index in range(int(seconds * 1000 / every_ms))]
-    observed = engine(policy, "observe").client("", "a", 1).produce
+    observed = one_client(LIMIT, policy=policy, mode="observe").client("", "a", 1).produce
     flow = observed.flow()
     for now_ms in times_ms:
         observed.produce(flow, size, now_ms)
@@ -85,7 +82,7 @@ def test_backlog_is_predicted_for_clients_that_send_at_their_rate(
 
 def admitted_in(policy: Policy, times_ms: list[int], size: int, end_ms: int) -> int:
     """The bytes that pass with enforcement: requests that have arrived wait in one connection."""
-    throttle = engine(policy, "enforce").client("", "a", 1).produce
+    throttle = one_client(LIMIT, policy=policy).client("", "a", 1).produce
     flow = throttle.flow()
     waiting = deque(times_ms)
     now_ms = passed = 0
@@ -101,8 +98,3 @@ def admitted_in(policy: Policy, times_ms: list[int], size: int, end_ms: int) -> 
         passed += size
         now_ms += decision.throttle_ms
     return passed
-
-
-def engine(policy: Policy, mode: Mode) -> Engine:
-    static = StaticQuotas(producer_default=LIMIT)
-    return Engine(EngineOptions(policy=policy, mode=mode, scope="cluster"), Definitions(static=static))

@@ -4,12 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import Engine
 from quotas.limiters.limiter import Flow
 from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
-from tests.simulation.quota_world import ClientOptions, World, gates_of
+from tests.simulation.quota_world import ClientOptions, World, gates_of, one_client
 
 LIMIT = 1_000_000.0  # 1000 bytes a millisecond
 BURST_MS = 1000
@@ -33,8 +31,7 @@ CLIENTS = st.lists(
 
 
 def world(clients: list[ClientOptions], seed: int) -> World:
-    definitions = Definitions(static=StaticQuotas(producer_default=LIMIT, consumer_default=LIMIT))
-    made = World(gates_of(Engine(OPTIONS, definitions)), seed)
+    made = World(gates_of(one_client(LIMIT, policy="schedule")), seed)
     for options in clients:
         made.add(options)
     made.run(RUN_MS)

@@ -15,11 +15,10 @@ from proxy.explain.parts import MINUTE
 from proxy.explain.report import ConnectionsSum, DemandSum, connection_reports, report
 from proxy.explain.rules import Rule, Sharers
 from proxy.explain.watch import Watch
-from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
-from quotas.options import EngineOptions, Policy
+from quotas.options import Policy
 from quotas.throttles.bandwidth import Throttle
-from tests.simulation.quota_world import Channel, ClientOptions, World, gates_of
+from tests.simulation.quota_world import Channel, ClientOptions, World, gates_of, one_client
 from tests.support.documents import as_json
 
 LIMIT: Final = 2_000_000.0  # bytes/s
@@ -49,8 +48,7 @@ class Case:
     def world(self) -> tuple[World, Engine]:
         """Return the world with its clients, before it begins."""
         limit = None if self.times is None else self.times * LIMIT
-        static = StaticQuotas(producer_default=limit, consumer_default=limit)
-        engine = Engine(EngineOptions(policy=self.policy, scope="cluster"), Definitions(static=static))
+        engine = one_client(limit, policy=self.policy)
         world = World(gates_of(engine), seed=1, latency_ms=self.latency_ms, timer_late_ms=1)
         starts = random.Random(1)
         for _ in range(self.connections):

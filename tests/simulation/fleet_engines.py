@@ -4,15 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
-from quotas.options import EngineOptions, Policy
+from quotas.options import Policy
 from quotas.sharing.budgets import Budgets
 from quotas.sharing.lease_values import LeaseTerms, LesseeId, Report
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
 from quotas.sharing.member import Member
-from tests.simulation.quota_world import ClientOptions, Gate, World
+from tests.simulation.quota_world import ClientOptions, Gate, World, one_client
 
 MEMBERS_MAX = 4
 BEGIN_MS = 2000  # by then all processes have their default shares
@@ -69,14 +68,9 @@ class Fleet:
 
     def worker(self, name: str) -> WorkerEngine:
         """Start a worker now."""
-        definitions = Definitions(
-            static=StaticQuotas(producer_default=self.limit, consumer_default=self.limit)
-        )
-        engine = Engine(EngineOptions(policy=self.policy, scope="cluster"), definitions)
-        identity = LesseeId(name, 1)
-        budgets = Budgets(
-            engine, Lessee(self.terms, identity, self.world.now_ms, 1e-9, 1e-9), self.world.now_ms
-        )
+        engine = one_client(self.limit, policy=self.policy)
+        identity, now_ms = LesseeId(name, 1), self.world.now_ms
+        budgets = Budgets(engine, Lessee(self.terms, identity, now_ms, 1e-9, 1e-9), now_ms)
         engine.share(budgets)
         return WorkerEngine(identity, engine, budgets)
 

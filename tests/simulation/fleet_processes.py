@@ -42,7 +42,6 @@ class Process:
         host: a process with the same clock; None: another host.
     """
 
-    __slots__ = ("alive", "offset_ms", "paused_until_ms", "rate", "world")
     rate: float
     offset_ms: int
 
@@ -102,22 +101,6 @@ class Holder(Process):
         places: where members listen.
         closed: the members whose side has closed its connection.
     """
-
-    __slots__ = (
-        "asked",
-        "closed",
-        "commits",
-        "confirmed_ms",
-        "connections",
-        "doubts",
-        "expelled",
-        "generation",
-        "home",
-        "lessor",
-        "past",
-        "places",
-        "tenure_ms",
-    )
 
     def __init__(self, world: "World", generation: int, home: "MemberProcess | None" = None) -> None:
         super().__init__(world, home)
@@ -205,10 +188,8 @@ class Holder(Process):
         self.confirmed_ms = max(self.confirmed_ms, sent_ms)
         self.lessor.confirm(sent_ms)
         self.lessor.enlist(min([number, *self.doubts]))
-        if (
-            self.doubts and self.generation == world.generation
-        ):  # the group is joined again, with the same holder
-            world.generation += 1
+        if self.doubts and self.generation == world.generation:
+            world.generation += 1  # the group is joined again, with the same holder
             self.generation = world.generation
             self.doubts.clear()
 
@@ -260,10 +241,8 @@ class Holder(Process):
             if lessee in self.closed and refuses and self.reaches(lessee):
                 self.has_ended(lessee)
             else:
-                self.world.at(
-                    self.world.now_ms + (TICK_MS << looks),
-                    lambda: self.run(lambda: self.look(lessee, looks + 1)),
-                )
+                again_ms = self.world.now_ms + (TICK_MS << looks)
+                self.world.at(again_ms, lambda: self.run(lambda: self.look(lessee, looks + 1)))
 
         self.world.send(self, heard)
 
@@ -315,8 +294,6 @@ class Holder(Process):
 
 class Worker(Process):
     """A process that uses shares; its limiter begins with the first client, as an engine's does."""
-
-    __slots__ = ("budgets", "drains", "lease_until_ms", "lent", "lessee", "limiter", "member", "name")
 
     def __init__(self, member: "MemberProcess") -> None:
         super().__init__(member.world, member)
@@ -401,21 +378,6 @@ class MemberProcess(Process):
     Attributes:
         ended: the runs of holders' processes that it has seen end, and when.
     """
-
-    __slots__ = (
-        "connection",
-        "cut_from",
-        "cut_until_ms",
-        "ended",
-        "hears_ms",
-        "holder",
-        "member",
-        "name",
-        "place",
-        "was_cut_off",
-        "worker_terms",
-        "workers",
-    )
 
     def __init__(self, world: "World", workers: int, place: int | None = None) -> None:
         super().__init__(world)
@@ -542,13 +504,12 @@ class MemberProcess(Process):
 
     def receive(self, report: Report, worker: Worker) -> None:
         """Take a worker's report."""
-        self.world.responses[self, worker.name] = lambda grants: self.world.send(
-            worker, lambda: worker.take(grants)
-        )
+        world = self.world
+        world.responses[self, worker.name] = lambda grants: world.send(worker, lambda: worker.take(grants))
         try:
             self.member.workers.report(report, self.now_ms)
         except (SessionLostError, LeaseRefusedError):
-            self.world.responses[self, worker.name](None)
+            world.responses[self, worker.name](None)
 
     def send(self) -> None:
         """Send the workers what is due."""

@@ -7,6 +7,7 @@ the budget, and one cut-off share for each member that is cut off (fleet.md, "Bu
 
 import heapq
 from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -89,6 +90,11 @@ class World:
         self.members += started
         self.all_members += started
 
+    @property
+    def workers(self) -> list[Worker]:
+        """The workers of all members."""
+        return [worker for member in self.members for worker in member.workers]
+
     def refuses(self, place: int) -> bool:
         """Whether no process listens there; one that is stopped does."""
         return not any(member.place == place for member in self.members if member.alive)
@@ -112,13 +118,9 @@ class World:
         holder.alive = False
         for other in self.members:
             if other.alive and other.holder is holder:
-                self.at_other_side(other, holder)
+                self.send(other, partial(other.sees_end, holder))
         silent_ms = int(self.terms.lease_ms * _SESSIONS)
         self.at(self.now_ms + silent_ms, lambda: self.expel(holder))
-
-    def at_other_side(self, member: MemberProcess, holder: Holder) -> None:
-        """Have a member see that the holder has ended."""
-        self.send(member, lambda: member.sees_end(holder))
 
     def expel(self, holder: Holder) -> None:
         """Have Kafka remove a holder, and the others join again."""
@@ -254,9 +256,8 @@ class World:
 
     def gulp(self) -> None:
         """Use what is left of bursts, where no client waits and no key is named."""
-        for member in self.members:
-            for worker in member.workers:
-                worker.run(worker.spend)
+        for worker in self.workers:
+            worker.run(worker.spend)
 
     def gulp_twice(self) -> None:
         """Use bursts, begin with other workers, use theirs."""

@@ -4,10 +4,9 @@ import random
 from dataclasses import dataclass, replace
 from typing import Final
 
-from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
-from quotas.options import EngineOptions, Mode, Policy
-from tests.simulation.quota_world import ClientOptions, World, gates_of
+from quotas.options import Mode, Policy
+from tests.simulation.quota_world import ClientOptions, World, gates_of, one_client
 
 LIMIT: Final = 2_000_000.0  # bytes/s
 # In the time with enforcement: Kafka's windows need a minute or two until their sawtooth is steady.
@@ -33,10 +32,7 @@ class Load:
 
     def world(self, mode: Mode) -> tuple[World, Engine]:
         """Return the world with its clients, before it begins."""
-        static = StaticQuotas(producer_default=LIMIT, consumer_default=LIMIT)
-        engine = Engine(
-            EngineOptions(policy=self.policy, mode=mode, scope="cluster"), Definitions(static=static)
-        )
+        engine = one_client(LIMIT, policy=self.policy, mode=mode)
         world = World(gates_of(engine), self.seed, latency_ms=self.latency_ms, timer_late_ms=1)
         starts = random.Random(self.seed)
         for number in range(self.connections):

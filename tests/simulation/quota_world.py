@@ -12,12 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
+from quotas.definitions.definitions import StaticQuotas
 from quotas.engine import Engine
 from quotas.limiters.limiter import Decision, Flow
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.options import capped
+from tests.support.engines import engine_with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,16 @@ class Gate(Protocol):
 Gates = Callable[[ClientOptions], Gate]
 
 
+def one_client(limit: float | None, **options: Any) -> Engine:
+    """Make an engine that limits what each client produces and consumes; its options by their names."""
+    return engine_with(static=client_limits(limit), **{"scope": "cluster", **options})
+
+
+def client_limits(limit: float | None) -> StaticQuotas:
+    """The same limit for what each client produces and consumes."""
+    return StaticQuotas(producer_default=limit, consumer_default=limit)
+
+
 def gates_of(engine: Engine) -> Gates:
     """The engine's throttles, by client id and direction."""
 
@@ -114,6 +126,7 @@ class World:
         mute_ms_max: int = 20_000,
         timer_late_ms: int = 2,
         latency_ms: tuple[int, int] = (1, 6),
+        kafka: bool = False,
     ) -> None:
         self.gates = gates
         self.seed = seed
@@ -122,7 +135,7 @@ class World:
         self.timer_late_ms = timer_late_ms
         self.latency_range_ms = latency_ms
         self.now_ms = 0
-        self.kafka = False  # the gates are Kafka's own: a Fetch that is too much brings nothing
+        self.kafka = kafka  # the gates are Kafka's own: a Fetch that is too much brings nothing
         self.records: list[Record] = []
         self.waits = Waits()
         self.channels: list[Channel] = []

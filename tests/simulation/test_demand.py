@@ -13,11 +13,11 @@ import pytest
 from console.merging import merge_client
 from proxy.explain.documents import ClientDocument
 from proxy.explain.parts import MINUTE, QUARTER, SECONDS, TEN_SECONDS
-from quotas.definitions.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
-from quotas.options import EngineOptions, Policy
+from quotas.options import Policy
 from tests.simulation.explained_world import LIMIT, Visits
-from tests.simulation.quota_world import Channel, ClientOptions, World, gates_of
+from tests.simulation.quota_world import Channel, ClientOptions, World, client_limits, gates_of, one_client
 from tests.support.documents import as_json, read
 
 ABOUT = 0.1  # "at most about": timers of clients are late, and a visit is each 100 ms
@@ -65,9 +65,7 @@ class Load:
 
     def world(self, limit: float | None) -> tuple[World, Engine]:
         """Return the world with its clients, before it begins."""
-        engine = Engine(
-            EngineOptions(policy=self.policy, scope="cluster"), Definitions(static=quotas_of(limit))
-        )
+        engine = one_client(limit, policy=self.policy)
         world = World(gates_of(engine), seed=1, latency_ms=self.latency_ms, timer_late_ms=1)
         for _ in range(self.connections):
             if self.offered:
@@ -83,10 +81,6 @@ class Load:
         world, _ = self.world(None)
         world.run(60_000)
         return world.bytes_between(20_000, 60_000) / 40
-
-
-def quotas_of(limit: float | None) -> StaticQuotas:
-    return StaticQuotas(producer_default=limit, consumer_default=limit)
 
 
 def load(chosen: random.Random) -> Load:
@@ -150,9 +144,8 @@ def test_stated_demand_is_true_after_the_limit_has_changed(seed: int) -> None:
     demand = one.demand()
     world, engine = one.world(limits[0])
     visits = Visits(world, engine)
-    world.at(
-        60_000, lambda: engine.update(engine.options, Definitions(static=quotas_of(limits[1])), world.now_ms)
-    )
+    changed = Definitions(static=client_limits(limits[1]))
+    world.at(60_000, lambda: engine.update(engine.options, changed, world.now_ms))
     world.run(60_000 + after_ms)
     assert_true(visits.document(), demand, 0.0, limits[1])
 
@@ -211,10 +204,8 @@ def test_member_that_waits_is_added_to_one_that_does_not() -> None:
     alone = found[0]["wants"]["rate"]
     together = as_json(merge_client([read(ClientDocument, one, f"gw-{n}") for n, one in enumerate(found)]))
     assert together["wants"]["rate"] == pytest.approx(alone + 1e6, rel=0.02)
-    assert (
-        f"At all of them together it asks for at most about {alone / 1e6 + 1:.1f} MB/s."
-        in together["sentence"]
-    )
+    asks = f"At all of them together it asks for at most about {alone / 1e6 + 1:.1f} MB/s."
+    assert asks in together["sentence"]
 
 
 def test_what_is_below_the_limit_is_not_stated() -> None:

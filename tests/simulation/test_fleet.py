@@ -32,37 +32,33 @@ def test_what_passes_is_bounded_in_bytes_while_no_member_is_cut_off(first: int) 
     assert worst > 0.1, "no burst was ever used"
 
 
-def test_workers_of_two_members_have_their_parts_of_a_budget_within_half_a_second() -> None:
+def four_workers(*connections: int) -> World:
+    """A fleet of two members that begins to want one quota, with so many connections at each worker."""
     world = World(1, members=2, workers=2)
     world.run(3000)
-    for member in world.members:
-        for worker in member.workers:
-            world.want(worker, KEY, 1.0, weight=6)
+    for worker, count in zip(world.workers, connections, strict=True):
+        world.want(worker, KEY, 1.0, weight=count)
+    return world
+
+
+def test_workers_of_two_members_have_their_parts_of_a_budget_within_half_a_second() -> None:
+    world = four_workers(1, 1, 1, 1)
     world.run(3500)
     # Two levels of 0.5 % that is never lent, and 0.2 % at each that is not worth a message.
     assert world.used(KEY) >= 0.985
-    shares = [worker.share(KEY) for member in world.members for worker in member.workers]
+    shares = [worker.share(KEY) for worker in world.workers]
     assert max(shares) <= 1.02 * min(shares)
 
 
 def test_connections_have_equal_parts_however_they_are_spread() -> None:
-    world = World(1, members=2, workers=2)
-    world.run(3000)
-    workers = [worker for member in world.members for worker in member.workers]
-    for worker, connections in zip(workers, (1, 2, 3, 6), strict=True):
-        world.want(worker, KEY, 1.0, weight=connections)
+    world = four_workers(1, 2, 3, 6)
     world.run(6000)
-    assert [worker.share(KEY) for worker in workers] == pytest.approx(
-        [0.99 * connections / 12 for connections in (1, 2, 3, 6)], rel=0.03
-    )
+    wanted = [0.99 * connections / 12 for connections in (1, 2, 3, 6)]
+    assert [worker.share(KEY) for worker in world.workers] == pytest.approx(wanted, rel=0.03)
 
 
 def test_a_worker_that_is_killed_costs_its_part_for_less_than_half_a_second() -> None:
-    world = World(1, members=2, workers=2)
-    world.run(3000)
-    for member in world.members:
-        for worker in member.workers:
-            world.want(worker, KEY, 1.0)
+    world = four_workers(1, 1, 1, 1)
     world.run(6000)
     member = world.members[0]
     member.kill_worker(member.workers[0])
@@ -78,9 +74,8 @@ def hungry(seed: int, members: int, workers: int = 2, faults: Faults = ORDINARY)
     """A fleet whose workers all want the same quota, and have had time to get it."""
     world = World(seed, members, workers, faults)
     world.run(4000)
-    for member in world.members:
-        for worker in member.workers:
-            world.want(worker, KEY, 1.0)
+    for worker in world.workers:
+        world.want(worker, KEY, 1.0)
     world.run(10_000)
     assert world.used(KEY) >= 0.97
     return world
@@ -122,10 +117,7 @@ def test_a_member_that_is_stopped_or_out_of_reach_keeps_its_part_for_a_lease(hol
         for worker in one.workers:
             world.suspend(worker, 10_000)
         world.run(world.now_ms + 9000)
-        others = sum(
-            worker.share(KEY) for member in world.members if member is not one for worker in member.workers
-        )
-        assert others <= 0.75
+        assert sum(worker.share(KEY) for worker in world.workers if worker.member is not one) <= 0.75
         seconds_below(world, 30_000)
 
 
@@ -157,16 +149,10 @@ def test_a_stopped_control_process_costs_all_of_its_part_when_its_lease_is_over(
 
 
 def test_a_move_of_the_holder_changes_no_share() -> None:
-    world = World(1, members=2, workers=2)
-    world.run(3000)
-    for member in world.members:
-        for worker in member.workers:
-            world.want(worker, KEY, 1.0)
+    world = four_workers(1, 1, 1, 1)
     world.run(6000)
     world.move_holder()
-    until_ms = 6000
-    for _ in range(300):
-        until_ms += 100
+    for until_ms in range(6100, 36_100, 100):
         world.run(until_ms)
         assert world.used(KEY) >= 0.985
 
@@ -221,8 +207,6 @@ def test_two_members_with_two_workers_keep_one_quota(
     # The whole of it from 2.5 s after it begins, wherever the connections are (docs/operations.md).
     assert world.ratio(LIMIT, BEGIN_MS + 2500, BEGIN_MS + 62_500) >= 0.98
     assert world.ratio(LIMIT, BEGIN_MS + 10_000, BEGIN_MS + 60_000) == pytest.approx(0.99, abs=0.02)
-    assert (
-        world.ratio(LIMIT, BEGIN_MS, BEGIN_MS + 60_000)
-        <= 1.02 + 1 / 60 + len(connections) * size / LIMIT / 60
-    )
+    most = 1.02 + 1 / 60 + len(connections) * size / LIMIT / 60
+    assert world.ratio(LIMIT, BEGIN_MS, BEGIN_MS + 60_000) <= most
     assert world.jain() >= 0.98

@@ -9,11 +9,11 @@ from itertools import pairwise
 
 import pytest
 
-from quotas.definitions.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
-from quotas.options import EngineOptions, Policy
+from quotas.options import Policy
 from tests.simulation.kafka_broker import KafkaGate, KafkaSensor
-from tests.simulation.quota_world import ClientOptions, World, gates_of
+from tests.simulation.quota_world import ClientOptions, World, client_limits, gates_of, one_client
 
 MB = 1_000_000
 LIMIT = 2.0 * MB
@@ -22,15 +22,19 @@ HOLD_MS, MUTE_MS, LATE_MS = 15_000, 20_000, 2
 
 
 def limits(rate: float = LIMIT) -> Definitions:
-    return Definitions(static=StaticQuotas(producer_default=rate, consumer_default=rate))
+    return Definitions(static=client_limits(rate))
 
 
-def engine(policy: Policy = "schedule") -> Engine:
-    return Engine(EngineOptions(policy=policy, scope="cluster"), limits())
+def engine(policy: Policy = "schedule", limit: float = LIMIT) -> Engine:
+    return one_client(limit, policy=policy)
+
+
+def new_world(seed: int = 1, limit: float = LIMIT) -> World:
+    return World(gates_of(engine("schedule", limit)), seed)
 
 
 def world_of(clients: int, options: ClientOptions, seed: int, stagger_ms: int = 0) -> World:
-    world = World(gates_of(engine()), seed)
+    world = new_world(seed)
     for number in range(clients):
         world.add(replace(options, start_ms=number * stagger_ms // max(1, clients)))
     world.run(45_000)
@@ -86,7 +90,7 @@ def test_sixty_consumers_start_at_once(obeys: bool, seed: int) -> None:
 @pytest.mark.parametrize("size", [16_000, MB])
 def test_hundred_fetches_of_unknown_size_bring_no_more_than_burst_and_quota(limit: float, size: int) -> None:
     # All at once, each a new connection; a batch is no larger than brokers accept by default.
-    world = World(gates_of(Engine(EngineOptions(policy="schedule", scope="cluster"), limits(limit))))
+    world = new_world(limit=limit)
     world.add(ClientOptions(size=size, consumes=True), 100)
     world.run(5000)
     assert world.largest_second(limit) <= 2 + size / limit  # burst, that second's quota, one request
@@ -99,7 +103,7 @@ def test_consumers_far_below_their_quota_hardly_wait_when_they_start_at_once(
     clients: int, limit: float, times: int
 ) -> None:
     # 16 kB twice a second each: a third of the quota, or less.
-    world = World(gates_of(Engine(EngineOptions(policy="schedule", scope="cluster"), limits(limit))))
+    world = new_world(limit=limit)
     world.add(ClientOptions(size=16_000, max_bytes=16_000, consumes=True, think_ms=500), clients)
     world.run(5000)
     # Ten or eleven may be with the broker at a time: a batch may be larger than what they ask for.
@@ -114,19 +118,18 @@ def test_consumers_far_below_their_quota_hardly_wait_when_they_start_at_once(
 @pytest.mark.parametrize("limit", [2.0 * MB, 20.0 * MB])
 def test_hundred_consumers_of_small_batches_get_the_quota_from_the_start(limit: float, seed: int) -> None:
     # The first ones bring half a second's quota each; with a hundred that wait the next may bring a batch or a few.
-    world = World(gates_of(Engine(EngineOptions(policy="schedule", scope="cluster"), limits(limit))), seed)
+    world = new_world(seed, limit)
     world.add(ClientOptions(size=16_000, consumes=True), 100)
     world.run(12_000)
-    assert [world.ratio(limit, begin, begin + 2000) for begin in range(2000, 12_000, 2000)] == pytest.approx(
-        [1.0] * 5, abs=0.05
-    )
+    ratios = [world.ratio(limit, begin, begin + 2000) for begin in range(2000, 12_000, 2000)]
+    assert ratios == pytest.approx([1.0] * 5, abs=0.05)
     assert world.largest_second(limit) <= 2 + 16_000 / limit
     assert world.waits.mute_ms <= 2500
 
 
 @pytest.mark.parametrize("clients", [100, 140])
 def test_beyond_the_bounds_the_rate_holds(clients: int) -> None:
-    world = World(gates_of(engine()))
+    world = new_world()
     world.add(ClientOptions(), clients)
     world.run(400_000)
     assert world.largest_second(LIMIT) <= 2.5
@@ -135,7 +138,7 @@ def test_beyond_the_bounds_the_rate_holds(clients: int) -> None:
 
 
 def test_one_request_larger_than_all_bounds_holds_the_rate() -> None:
-    world = World(gates_of(engine()))
+    world = new_world()
     world.add(ClientOptions(size=100 * MB))
     world.run(700_000)
     # One request each 50 s, the first one at once.
@@ -146,7 +149,7 @@ def test_one_request_larger_than_all_bounds_holds_the_rate() -> None:
 
 def test_sixty_producers_of_large_requests_hold_the_rate() -> None:
     # 300 MB at 2 MB/s: each needs two and a half minutes for its turn, whatever it tries.
-    world = World(gates_of(engine()))
+    world = new_world()
     world.add(ClientOptions(size=5 * MB), 60)
     world.run(600_000)
     assert world.largest_second(LIMIT) <= (2 + 2 + 5) / 2  # burst, that second's quota, one request
@@ -154,19 +157,18 @@ def test_sixty_producers_of_large_requests_hold_the_rate() -> None:
     assert world.ratio(LIMIT, 15_000, 600_000) >= 0.98
 
 
-def test_batch_larger_than_any_window_still_arrives() -> None:
-    for policy in ("kip13", "schedule"):
-        options = EngineOptions(policy=policy, scope="cluster")
-        world = World(gates_of(Engine(options, limits())))
-        world.add(ClientOptions(size=30 * MB, consumes=True))
-        world.run(200_000)
-        assert len(world.records) >= 8, policy
+@pytest.mark.parametrize("policy", ["kip13", "schedule"])
+def test_batch_larger_than_any_window_still_arrives(policy: Policy) -> None:
+    world = World(gates_of(engine(policy)))
+    world.add(ClientOptions(size=30 * MB, consumes=True))
+    world.run(200_000)
+    assert len(world.records) >= 8
 
 
 @pytest.mark.parametrize("consumes", [False, True], ids=["produce", "fetch"])
 @pytest.mark.parametrize(("large", "small"), [(1, 1), (1, 9), (9, 1), (10, 10)])
 def test_mixed_sizes_share_equally_in_bytes(large: int, small: int, consumes: bool) -> None:
-    world = World(gates_of(engine()))
+    world = new_world()
     world.add(ClientOptions(consumes=consumes), large)
     world.add(ClientOptions(consumes=consumes, size=16_384), small)
     world.run(60_000)
@@ -179,7 +181,7 @@ def test_mixed_sizes_share_equally_in_bytes(large: int, small: int, consumes: bo
 @pytest.mark.parametrize("closes", [True, False], ids=["closes", "idles"])
 @pytest.mark.parametrize("consumes", [False, True], ids=["produce", "fetch"])
 def test_share_of_stopped_clients_goes_to_the_others(consumes: bool, closes: bool) -> None:
-    world = World(gates_of(engine()))
+    world = new_world()
     world.add(ClientOptions(consumes=consumes), 10)
     world.add(ClientOptions(consumes=consumes, stop_ms=20_000, closes=closes), 10)
     world.run(60_000)
@@ -188,7 +190,7 @@ def test_share_of_stopped_clients_goes_to_the_others(consumes: bool, closes: boo
 
 
 def test_moderate_clients_beside_greedy_ones_leave_no_capacity_unused() -> None:
-    world = World(gates_of(engine()))
+    world = new_world()
     world.add(ClientOptions(size=16_000, think_ms=100), 10)
     world.add(ClientOptions(), 2)
     world.run(45_000)
@@ -196,7 +198,7 @@ def test_moderate_clients_beside_greedy_ones_leave_no_capacity_unused() -> None:
 
 
 def test_clients_under_the_quota_are_left_alone() -> None:
-    world = World(gates_of(engine()))
+    world = new_world()
     world.add(ClientOptions(size=16_000, think_ms=100), 10)
     world.run(45_000)
     assert (world.waits.hold_ms, world.waits.mute_ms) == (0, 0)
@@ -205,7 +207,7 @@ def test_clients_under_the_quota_are_left_alone() -> None:
 @pytest.mark.parametrize("obeys", [True, False], ids=["obeys", "ignores"])
 @pytest.mark.parametrize("consumes", [False, True], ids=["produce", "fetch"])
 def test_group_members_come_back_early_and_keep_their_slot(consumes: bool, obeys: bool) -> None:
-    world = World(gates_of(engine()))
+    world = new_world()
     world.add(ClientOptions(consumes=consumes, obeys=obeys, group_session_timeout_ms=10_000), 20)
     world.run(45_000)
     assert world.waits.mute_ms < 3334
@@ -229,9 +231,8 @@ def test_raised_quota_is_used_as_soon_as_channels_ask_again(policy: Policy) -> N
     world.add(ClientOptions(), 5)
     world.at(20_000, lambda: quotas.update(quotas.options, limits(2 * LIMIT), world.now_ms))
     world.run(60_000)
-    assert world.ratio(2 * LIMIT, 35_000, 60_000) == pytest.approx(
-        1.0, abs=0.02 if policy == "schedule" else 0.3
-    )
+    within = 0.02 if policy == "schedule" else 0.3
+    assert world.ratio(2 * LIMIT, 35_000, 60_000) == pytest.approx(1.0, abs=within)
 
 
 def test_policy_and_mode_change_under_load_without_a_stall() -> None:
@@ -253,15 +254,14 @@ def test_policy_and_mode_change_under_load_without_a_stall() -> None:
 
 def kafka(clients: int, consumes: bool, seed: int = 1) -> World:
     sensor = KafkaSensor(LIMIT)
-    world = World(lambda _options: KafkaGate(sensor), seed)
-    world.kafka = True
-    world.add(ClientOptions(consumes=consumes, max_bytes=MB), clients)
-    world.run(45_000)
-    return world
+    return run(World(lambda _options: KafkaGate(sensor), seed, kafka=True), clients, consumes)
 
 
 def kip13(clients: int, consumes: bool, seed: int = 1) -> World:
-    world = World(gates_of(engine("kip13")), seed)
+    return run(World(gates_of(engine("kip13")), seed), clients, consumes)
+
+
+def run(world: World, clients: int, consumes: bool) -> World:
     world.add(ClientOptions(consumes=consumes, max_bytes=MB), clients)
     world.run(45_000)
     return world
@@ -271,9 +271,8 @@ def kip13(clients: int, consumes: bool, seed: int = 1) -> World:
 @pytest.mark.parametrize("clients", [1, 5, 10, 19])
 def test_kip13_producers_are_kafkas_to_the_byte(clients: int) -> None:
     ours, theirs = kip13(clients, consumes=False), kafka(clients, consumes=False)
-    assert [(record.at_ms, record.size) for record in ours.records] == [
-        (record.at_ms, record.size) for record in theirs.records
-    ]
+    passed = [[(record.at_ms, record.size) for record in world.records] for world in (ours, theirs)]
+    assert passed[0] == passed[1]
 
 
 @pytest.mark.parametrize(("clients", "measured"), [(1, 0.85), (5, 1.09), (10, 1.24)])

@@ -10,6 +10,7 @@ from proxy.config import ReassignmentSettings
 from proxy.control.reassign.cluster import Cluster, Sizes
 from proxy.control.reassign.status import describe, progress
 from quotas.reassignment.step import Move, TopicPartition
+from tests.simulation.two_moves import FIRST, MOVES, SECOND, assert_moved, assert_moved_once, cluster, rounds
 from tests.support.executor_world import SimulatedResponses, World
 from tests.support.journal_topics import SimulatedTopic
 from tests.support.reassigned_cluster import SimulatedCluster
@@ -21,56 +22,27 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def world_of(
-    kind: str, directory: Path, found: SimulatedCluster, settings: ReassignmentSettings | None = None
-) -> World:
-    return World(directory, found, settings, SimulatedTopic() if kind == "topic" else None)
+def world_of(kind: str, directory: Path) -> World:
+    return World(directory, cluster(), None, SimulatedTopic() if kind == "topic" else None)
 
 
-FIRST = Move("t", 0, (0, 1, 2), (3, 4, 5))
-SECOND = Move("t", 1, (1, 2), (2, 3))
-MOVES = (FIRST, SECOND)
+@pytest.fixture
+def world(kind: str, tmp_path: Path) -> World:
+    return world_of(kind, tmp_path)
 
 
-def cluster(brokers: int = 6) -> SimulatedCluster:
-    found = SimulatedCluster(brokers)
-    found.create(FIRST.key, FIRST.original, min_isr=2)
-    found.create(SECOND.key, SECOND.original)
-    return found
-
-
-def assert_moved(found: SimulatedCluster) -> None:
-    for move in MOVES:
-        now = found.partitions[move.key].now()
-        assert now.replicas == move.target
-        assert now.leader == move.target[0]
-        assert set(now.isr) == set(move.target)
-        assert not now.is_reassigned
-
-
-def copied_once(found: SimulatedCluster) -> set[tuple[TopicPartition, int]]:
-    assert set(found.copied.values()) <= {1}, "nothing is copied twice"
-    return set(found.copied)
-
-
-WANTED_COPIES = {(FIRST.key, 3), (FIRST.key, 4), (FIRST.key, 5), (SECOND.key, 3)}
-
-
-def test_moves_are_carried_out(tmp_path: Path, kind: str) -> None:
-    world = world_of(kind, tmp_path, cluster())
+def test_moves_are_carried_out(world: World) -> None:
     world.take(*MOVES)
     world.run()
-    assert_moved(world.cluster)
-    assert copied_once(world.cluster) == WANTED_COPIES
+    assert_moved_once(world.cluster)
     assert world.stats.reassignment_ends == {"done": 2}
     told = [event.kind for event in world.events]
     assert told.count("reassignment_ended") == 2
     assert told.count("reassignment_step") == world.stats.reassignment_steps["submitted"]
 
 
-def test_total_of_the_status_stays_while_moves_end(tmp_path: Path, kind: str) -> None:
+def test_total_of_the_status_stays_while_moves_end(world: World) -> None:
     """Leaders change, and one move ends before the other; sizes were read once, of the original replicas."""
-    world = world_of(kind, tmp_path, cluster())
     world.take(*MOVES)
     world.round()
     keys = [move.key for move in MOVES]
@@ -92,28 +64,24 @@ def test_total_of_the_status_stays_while_moves_end(tmp_path: Path, kind: str) ->
 
 def test_killed_at_every_place_it_ends_the_same(tmp_path: Path, kind: str) -> None:
     """I11: the same final state, and no copy made twice."""
-    whole = world_of(kind, tmp_path / "whole", cluster())
+    whole = world_of(kind, tmp_path / "whole")
     whole.take(*MOVES)
     whole.places = 0
     whole.run()
     assert whole.places >= 20
     for place in range(1, whole.places + 1):
-        world = world_of(kind, tmp_path / str(place), cluster())
+        world = world_of(kind, tmp_path / str(place))
         world.take(*MOVES)
         world.places, world.kill_at = 0, place
         world.run()
         assert world.processes == 2, place
-        assert_moved(world.cluster)
-        assert copied_once(world.cluster) == WANTED_COPIES, place
+        assert_moved_once(world.cluster)
 
 
 @pytest.mark.parametrize("place", range(1, 60, 7))
-def test_killed_while_going_back_it_ends_at_the_original(tmp_path: Path, kind: str, place: int) -> None:
-    world = world_of(kind, tmp_path, cluster())
+def test_killed_while_going_back_it_ends_at_the_original(world: World, place: int) -> None:
     world.take(*MOVES)
-    for _ in range(2):
-        world.round()
-        world.cluster.catch_up_all()
+    rounds(world, 2)
     world.turn_back(FIRST.key)
     world.places, world.kill_at = 0, place
     world.run()
@@ -122,8 +90,7 @@ def test_killed_while_going_back_it_ends_at_the_original(tmp_path: Path, kind: s
     assert world.cluster.partitions[SECOND.key].now().replicas == SECOND.target
 
 
-def test_cancel_takes_back_the_step_under_way(tmp_path: Path, kind: str) -> None:
-    world = world_of(kind, tmp_path, cluster())
+def test_cancel_takes_back_the_step_under_way(world: World) -> None:
     world.take(FIRST)
     world.round()
     assert world.cluster.partitions[FIRST.key].now().adding == (3,)
@@ -134,24 +101,19 @@ def test_cancel_takes_back_the_step_under_way(tmp_path: Path, kind: str) -> None
     assert not world.cluster.copied, "nothing was waited for that is not wanted"
 
 
-def test_submission_without_a_response_is_looked_for_and_not_repeated(tmp_path: Path, kind: str) -> None:
-    world = world_of(kind, tmp_path, cluster())
+def test_submission_without_a_response_is_looked_for_and_not_repeated(world: World) -> None:
     world.take(*MOVES)
     world.mute = True
     world.run()
-    assert_moved(world.cluster)
-    assert copied_once(world.cluster) == WANTED_COPIES
+    assert_moved_once(world.cluster)
 
 
-def test_broker_that_tells_no_sizes_holds_no_step_up(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broker_that_tells_no_sizes_holds_no_step_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(_cluster: Cluster, _brokers: Sequence[int]) -> dict[int, dict[TopicPartition, int]]:
         await asyncio.sleep(3600)
         raise AssertionError("the test is over")
 
     monkeypatch.setattr(SimulatedResponses, "sizes", never)
-    world = world_of(kind, tmp_path, cluster())
     world.take(*MOVES)
 
     async def rounds() -> None:
@@ -165,7 +127,7 @@ def test_broker_that_tells_no_sizes_holds_no_step_up(
 
 
 def test_callers_do_not_wait_for_a_broker_that_hangs_in_a_round(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = asyncio.Event()
 
@@ -173,7 +135,6 @@ def test_callers_do_not_wait_for_a_broker_that_hangs_in_a_round(
         looks.set()
         await asyncio.sleep(3600)
 
-    world = world_of(kind, tmp_path, cluster())
     world.take(*MOVES)
     monkeypatch.setattr(SimulatedResponses, "read_state", never)
 
@@ -189,8 +150,7 @@ def test_callers_do_not_wait_for_a_broker_that_hangs_in_a_round(
     asyncio.run(request_meanwhile())
 
 
-def test_foreign_reassignment_is_waited_for(tmp_path: Path, kind: str) -> None:
-    world = world_of(kind, tmp_path, cluster())
+def test_foreign_reassignment_is_waited_for(world: World) -> None:
     world.cluster.alter(FIRST.key, (0, 1, 5))
     world.take(FIRST)
     for _ in range(5):
@@ -201,18 +161,15 @@ def test_foreign_reassignment_is_waited_for(tmp_path: Path, kind: str) -> None:
     assert world.cluster.partitions[FIRST.key].now().replicas == FIRST.target
 
 
-def test_dead_target_is_waited_for_then_stepped_around(tmp_path: Path, kind: str) -> None:
-    settings = ReassignmentSettings(dead_target_seconds=10)
-    world = world_of(kind, tmp_path, cluster(), settings)
+def test_dead_target_is_waited_for_then_stepped_around(world: World) -> None:
+    world.settings = ReassignmentSettings(dead_target_seconds=10)
     world.take(FIRST)
     world.round()
     world.cluster.die(3)  # in the middle of its step
     for _ in range(8):
         world.round()
     assert world.cluster.partitions[FIRST.key].now().adding == (3,), "waited for"
-    for _ in range(30):
-        world.round()
-        world.cluster.catch_up_all()
+    rounds(world, 30)
     now = world.cluster.partitions[FIRST.key].now()
     assert {4, 5} <= set(now.replicas), "stepped around"
     assert len(now.isr) >= 2
@@ -222,21 +179,17 @@ def test_dead_target_is_waited_for_then_stepped_around(tmp_path: Path, kind: str
     assert world.cluster.partitions[FIRST.key].now().replicas == FIRST.target
 
 
-def test_broker_that_dies_after_its_step_delays_no_other_move(tmp_path: Path, kind: str) -> None:
-    found = SimulatedCluster(6)
+def test_broker_that_dies_after_its_step_delays_no_other_move(world: World) -> None:
+    found = world.cluster = SimulatedCluster(6)
     first, second = Move("t", 0, (0, 1), (2, 3)), Move("t", 1, (0, 1), (4, 5))
     for move in (first, second):
         found.create(move.key, move.original)
-    world = world_of(
-        kind, tmp_path, found, ReassignmentSettings(dead_target_seconds=10, parallel_partition_count=1)
-    )
+    world.settings = ReassignmentSettings(dead_target_seconds=10, parallel_partition_count=1)
     world.take(first, second)
     world.round()
     found.catch_up_all()
     found.die(2)  # its first step is done
-    for _ in range(80):
-        world.round()
-        found.catch_up_all()
+    rounds(world, 80)
     assert found.partitions[second.key].now().replicas == second.target
     assert 3 in found.partitions[first.key].now().isr, "stepped around"
     found.come_back(2)
@@ -244,22 +197,18 @@ def test_broker_that_dies_after_its_step_delays_no_other_move(tmp_path: Path, ki
     assert found.partitions[first.key].now().replicas == first.target
 
 
-def test_stuck_step_delays_no_other_move(tmp_path: Path, kind: str) -> None:
+def test_stuck_step_delays_no_other_move(world: World) -> None:
     """A replica that is kept died: Kafka 3.8 to 4.1 wait for it, and a cancel would leave too few in sync."""
-    found = SimulatedCluster(6, "targets")
+    found = world.cluster = SimulatedCluster(6, "targets")
     first, second = Move("t", 0, (0, 1), (2, 1)), Move("t", 1, (0, 1), (4, 5))
     found.create(first.key, first.original, min_isr=2)
     found.create(second.key, second.original)
-    world = world_of(
-        kind, tmp_path, found, ReassignmentSettings(dead_target_seconds=10, parallel_partition_count=1)
-    )
+    world.settings = ReassignmentSettings(dead_target_seconds=10, parallel_partition_count=1)
     world.take(first, second)
     world.round()
     found.die(1)
     found.catch_up_all()
-    for _ in range(80):
-        world.round()
-        found.catch_up_all()
+    rounds(world, 80)
     assert found.partitions[first.key].now().adding == (2,), "left alone"
     assert found.partitions[second.key].now().replicas == second.target
     found.come_back(1)
@@ -267,20 +216,16 @@ def test_stuck_step_delays_no_other_move(tmp_path: Path, kind: str) -> None:
     assert found.partitions[first.key].now().replicas == first.target
 
 
-def test_deleted_topic_is_dropped_after_a_while(tmp_path: Path, kind: str) -> None:
-    world = world_of(kind, tmp_path, cluster())
+def test_deleted_topic_is_dropped_after_a_while(world: World) -> None:
     world.take(*MOVES)
     world.cluster.delete(FIRST.key)
-    for _ in range(5):
-        world.round()
-        world.cluster.catch_up_all()
+    rounds(world, 5)
     assert FIRST.key in world.journal.state.entries
     world.run()
     assert world.stats.reassignment_ends == {"gone": 1, "done": 1}
 
 
-def test_topic_that_was_created_again_is_another(tmp_path: Path, kind: str) -> None:
-    world = world_of(kind, tmp_path, cluster())
+def test_topic_that_was_created_again_is_another(world: World) -> None:
     world.take(FIRST)
     world.topic_ids["t"] = "cd" * 16
     world.run(rounds=2)
@@ -288,26 +233,30 @@ def test_topic_that_was_created_again_is_another(tmp_path: Path, kind: str) -> N
     assert world.stats.reassignment_ends == {"gone": 1}
 
 
-def test_request_without_validation_is_struck_out(tmp_path: Path, kind: str) -> None:
-    world = world_of(kind, tmp_path, cluster())
+def test_request_without_validation_is_struck_out(world: World) -> None:
     world.ask(FIRST)
     world.run(rounds=40)
     assert world.cluster.partitions[FIRST.key].now().replicas == FIRST.original
     assert world.stats.reassignment_ends == {"refused": 1}
 
 
-def test_cancel_without_validation_changes_nothing(tmp_path: Path, kind: str) -> None:
-    world = world_of(kind, tmp_path, cluster())
+def test_cancel_without_validation_changes_nothing(world: World) -> None:
     world.take(FIRST)
     world.ask(FIRST, cancels=True)
     world.run(rounds=60)
     assert world.cluster.partitions[FIRST.key].now().replicas == FIRST.target
 
 
-def test_only_one_of_two_executes(tmp_path: Path) -> None:
+def two_worlds(directory: Path) -> tuple[SimulatedCluster, World, World]:
+    """Two processes with one journal in a file."""
     found = cluster()
-    first, second = World(tmp_path, found), World(tmp_path, found)
+    first, second = World(directory, found), World(directory, found)
     first.take(*MOVES)
+    return found, first, second
+
+
+def test_only_one_of_two_executes(tmp_path: Path) -> None:
+    found, first, second = two_worlds(tmp_path)
     for _ in range(3):
         first.round()
         second.round()
@@ -315,14 +264,11 @@ def test_only_one_of_two_executes(tmp_path: Path) -> None:
         found.catch_up_all()
     first.kill()
     second.run()
-    assert_moved(found)
-    assert copied_once(found) == WANTED_COPIES
+    assert_moved_once(found)
 
 
 def test_one_that_reaches_no_broker_lets_another_execute(tmp_path: Path) -> None:
-    found = cluster()
-    first, second = World(tmp_path, found), World(tmp_path, found)
-    first.take(*MOVES)
+    found, first, second = two_worlds(tmp_path)
     first.round()
     first.unreachable = True
     for _ in range(29):
@@ -341,23 +287,19 @@ def test_one_that_reaches_no_broker_lets_another_execute(tmp_path: Path) -> None
     assert not first.executor.leads
 
 
-def test_one_alone_that_reaches_no_broker_goes_on_when_it_does(tmp_path: Path, kind: str) -> None:
-    world = world_of(kind, tmp_path, cluster())
+def test_one_alone_that_reaches_no_broker_goes_on_when_it_does(world: World) -> None:
     world.take(*MOVES)
     world.unreachable = True
     for _ in range(100):
         world.round()
     world.unreachable = False
     world.run()
-    assert_moved(world.cluster)
-    assert copied_once(world.cluster) == WANTED_COPIES
+    assert_moved_once(world.cluster)
 
 
 def test_executor_that_was_replaced_submits_nothing_more(tmp_path: Path) -> None:
     """The lock was given to two, as a network file system might: the journal's term decides."""
-    found = cluster()
-    first, second = World(tmp_path, found), World(tmp_path, found)
-    first.take(*MOVES)
+    found, first, second = two_worlds(tmp_path)
     first.round()
     first.kill()  # it does not know that it has lost its lock
     second.round()
@@ -372,9 +314,7 @@ def test_executor_that_was_replaced_submits_nothing_more(tmp_path: Path) -> None
 def test_damaged_journal_is_set_aside_and_confirmed_moves_go_on(tmp_path: Path) -> None:
     world = World(tmp_path, cluster())
     world.take(*MOVES)
-    for _ in range(2):
-        world.round()
-        world.cluster.catch_up_all()
+    rounds(world, 2)
     world.kill()
     path = tmp_path / "journal"
     lines = path.read_bytes().splitlines(keepends=True)
@@ -382,9 +322,8 @@ def test_damaged_journal_is_set_aside_and_confirmed_moves_go_on(tmp_path: Path) 
     path.write_bytes(b"".join(lines))
     world.start()
     world.run()
-    assert_moved(world.cluster)
+    assert_moved_once(world.cluster)
     assert (tmp_path / "journal.damaged-1").read_bytes() == b"".join(lines)
-    assert copied_once(world.cluster) == WANTED_COPIES
 
 
 def test_move_of_a_damaged_journal_that_the_cluster_contradicts_is_dropped(tmp_path: Path) -> None:

@@ -5,39 +5,23 @@ from pathlib import Path
 import pytest
 
 from proxy.topics.records import Problem, Record
-from quotas.reassignment.step import Move
+from tests.simulation.two_moves import MOVES, assert_moved, assert_moved_once, cluster, rounds
 from tests.support.executor_world import Killed, World
 from tests.support.journal_topics import SimulatedTopic
-from tests.support.reassigned_cluster import SimulatedCluster
 
-FIRST = Move("t", 0, (0, 1, 2), (3, 4, 5))
-SECOND = Move("t", 1, (1, 2), (2, 3))
 SETTLE_ROUNDS = 30  # of a second
 
 
-def cluster() -> SimulatedCluster:
-    found = SimulatedCluster(6)
-    found.create(FIRST.key, FIRST.original, min_isr=2)
-    found.create(SECOND.key, SECOND.original)
-    return found
-
-
-def assert_moved(found: SimulatedCluster) -> None:
-    for move in (FIRST, SECOND):
-        now = found.partitions[move.key].now()
-        assert (now.replicas, now.leader, set(now.isr)) == (move.target, move.target[0], set(move.target))
-        assert not now.is_reassigned
-
-
 def worlds(directory: Path) -> tuple[World, World]:
-    """Two members; the first one is the holder."""
+    """Two members; the first one is the holder, and has both moves to carry out."""
     found, topic = cluster(), SimulatedTopic()
-    return World(directory, found, None, topic, tenure=1), World(directory, found, None, topic, tenure=0)
+    first, second = (World(directory, found, None, topic, tenure=tenure) for tenure in (1, 0))
+    first.take(*MOVES)
+    return first, second
 
 
 def test_member_that_is_not_the_holder_shows_moves_and_executes_none(tmp_path: Path) -> None:
     first, second = worlds(tmp_path)
-    first.take(FIRST, SECOND)
     for _ in range(3):
         first.round()
         second.round()
@@ -49,18 +33,15 @@ def test_member_that_is_not_the_holder_shows_moves_and_executes_none(tmp_path: P
 
 def test_next_holder_goes_on_where_the_last_one_was_killed(tmp_path: Path) -> None:
     first, second = worlds(tmp_path)
-    first.take(FIRST, SECOND)
     first.round()
     second.tenure = 1
     second.run()
-    assert_moved(first.cluster)
-    assert set(first.cluster.copied.values()) == {1}, "nothing is copied twice"
+    assert_moved_once(first.cluster)
 
 
 def test_executor_that_was_fenced_submits_nothing_more(tmp_path: Path) -> None:
     """Both are holders for a moment: the later one fences the earlier one."""
     first, second = worlds(tmp_path)
-    first.take(FIRST, SECOND)
     first.round()
     second.tenure = 1
     second.round()
@@ -79,7 +60,6 @@ def test_executor_that_was_fenced_submits_nothing_more(tmp_path: Path) -> None:
 
 def test_two_holders_for_a_while_lose_nothing(tmp_path: Path) -> None:
     first, second = worlds(tmp_path)
-    first.take(FIRST, SECOND)
     second.tenure = 1
     for _ in range(40):
         first.round()
@@ -88,13 +68,11 @@ def test_two_holders_for_a_while_lose_nothing(tmp_path: Path) -> None:
         first.cluster.catch_up_all()
     first.tenure = 0
     second.run()
-    assert_moved(first.cluster)
-    assert set(first.cluster.copied.values()) == {1}
+    assert_moved_once(first.cluster)
 
 
 def test_tenure_that_ends_between_journal_and_submission_submits_nothing(tmp_path: Path) -> None:
     first, second = worlds(tmp_path)
-    first.take(FIRST, SECOND)
     place = first.place
 
     def end_tenure() -> None:
@@ -111,19 +89,16 @@ def test_tenure_that_ends_between_journal_and_submission_submits_nothing(tmp_pat
     assert_moved(first.cluster)
 
 
-@pytest.mark.parametrize("rounds", range(SETTLE_ROUNDS))
-def test_late_step_of_an_executor_that_was_stopped_changes_no_end(tmp_path: Path, rounds: int) -> None:
+@pytest.mark.parametrize("passed", range(SETTLE_ROUNDS))
+def test_late_step_of_an_executor_that_was_stopped_changes_no_end(tmp_path: Path, passed: int) -> None:
     """It was stopped between its last look and the write, and goes on after the other one has begun."""
     first, second = worlds(tmp_path)
-    first.take(FIRST, SECOND)
     first.stalls = True
     with pytest.raises(Killed):
         first.round()
     assert first.stalled
     second.tenure = 1
-    for _ in range(rounds):
-        second.round()
-        second.cluster.catch_up_all()
+    rounds(second, passed)
     first.arrive()
     second.run()
     assert_moved(first.cluster)
@@ -139,20 +114,15 @@ def until_killed(world: World) -> None:
     raise AssertionError("it submits nothing")
 
 
-@pytest.mark.parametrize("rounds", range(0, SETTLE_ROUNDS, 3))
+@pytest.mark.parametrize("passed", range(0, SETTLE_ROUNDS, 3))
 @pytest.mark.parametrize("step", [2, 3])
-def test_late_second_step_changes_no_end(tmp_path: Path, rounds: int, step: int) -> None:
+def test_late_second_step_changes_no_end(tmp_path: Path, passed: int, step: int) -> None:
     first, second = worlds(tmp_path)
-    first.take(FIRST, SECOND)
-    for _ in range(step - 1):
-        first.round()
-        first.cluster.catch_up_all()
+    rounds(first, step - 1)
     first.stalls = True
     until_killed(first)
     second.tenure = 1
-    for _ in range(rounds):
-        second.round()
-        second.cluster.catch_up_all()
+    rounds(second, passed)
     first.arrive()
     second.run()
     assert_moved(first.cluster)
@@ -166,23 +136,20 @@ def test_appends_that_fail_or_are_not_acknowledged_lose_nothing(
 ) -> None:
     topic = SimulatedTopic()
     world = World(tmp_path, cluster(), None, topic)
-    world.take(FIRST, SECOND)
-    for _ in range(after):
-        world.round()
-        world.cluster.catch_up_all()
+    world.take(*MOVES)
+    rounds(world, after)
     if lost:
         topic.lose = count
     else:
         topic.refuse = count
     world.run()
-    assert_moved(world.cluster)
-    assert set(world.cluster.copied.values()) == {1}
+    assert_moved_once(world.cluster)
 
 
 def test_topic_that_is_away_is_said_and_moves_go_on_after_it(tmp_path: Path) -> None:
     topic = SimulatedTopic()
     world = World(tmp_path, cluster(), None, topic)
-    world.take(FIRST, SECOND)
+    world.take(*MOVES)
     world.round()
     topic.problem = Problem("missing", "topic __journal was deleted")
     for _ in range(40):
@@ -200,7 +167,7 @@ def test_topic_that_is_away_is_said_and_moves_go_on_after_it(tmp_path: Path) -> 
 def test_damaged_record_is_replaced_and_confirmed_moves_go_on(tmp_path: Path) -> None:
     topic = SimulatedTopic()
     world = World(tmp_path, cluster(), None, topic)
-    world.take(FIRST, SECOND)
+    world.take(*MOVES)
     world.round()
     world.cluster.catch_up_all()
     topic.append([Record(b"move/t/1", b"junk"), Record(b"move/t/2", b"junk"), Record(b"other", b"?")])

@@ -4,10 +4,9 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import Engine
-from quotas.options import EngineOptions, Policy
+from quotas.options import Policy
 from quotas.throttles.bandwidth import Throttle
+from tests.simulation.quota_world import one_client
 
 LIMIT = 2_000_000.0
 
@@ -48,6 +47,5 @@ class ThrottleWorld:
 
 def world_of(policy: Policy, limit: float = LIMIT, *, consumes: bool = False) -> ThrottleWorld:
     """A world with one client that may produce so many bytes a second, or consume as many."""
-    definitions = Definitions(static=StaticQuotas(producer_default=limit, consumer_default=limit))
-    client = Engine(EngineOptions(policy=policy), definitions).client("", "client", 1)
+    client = one_client(limit, policy=policy).client("", "client", 1)
     return ThrottleWorld(client.fetch if consumes else client.produce)
