@@ -12,21 +12,21 @@ from quotas.backtest import compiled_schedule as schedule
 from quotas.backtest.compiler import Floats, Ints, Numbers, compiled, inlined, kept
 from quotas.backtest.recording import FETCH_BYTES_REQUESTED, RESPONSE_BYTES_MIN
 
-# The results of each candidate.
+# The results of each candidate, in the order of `outcomes.Outcome`; then the number of rows of the trace.
 REQUESTS: Final = 0
 CALLS: Final = 1  # calls of the throttle: a held or emptied request needs more than one
 THROTTLED: Final = 2  # requests that were held, muted behind, or got an empty response
 THROTTLE_MS: Final = 3
-THROTTLE_MS_P99: Final = 4
-THROTTLE_MS_MAX: Final = 5
-BYTES: Final = 6
-BYTES_DELAYED: Final = 7
-BYTES_LATE: Final = 8  # that passed after the end of the requested seconds
-END_US: Final = 9  # when the last channel was free
-TRACED: Final = 10  # rows of the trace
 IDLE_MS: Final = (
-    11  # of THROTTLE_MS: for what other Fetches, which waited at their brokers, might have brought
+    4  # of THROTTLE_MS: for what other Fetches, which waited at their brokers, might have brought
 )
+THROTTLE_MS_P99: Final = 5
+THROTTLE_MS_MAX: Final = 6
+BYTES: Final = 7
+BYTES_DELAYED: Final = 8
+BYTES_LATE: Final = 9  # that passed after the end of the requested seconds
+END_US: Final = 10  # when the last channel was free
+TRACED: Final = 11
 OUT_FIELDS: Final = 12
 
 # The options, as whole numbers.

@@ -16,7 +16,7 @@ from quotas.backtest.recording import Recording
 from quotas.options import GROUP_MUTE_SHARE, EngineOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The effect of one candidate quota on a recording.
 
@@ -88,7 +88,8 @@ def backtest(
     [(1, 2000), (0, 0)]
     """
     out, load, _ = _run(recording, limits, options, start_s, seconds, 0)
-    return Outcomes([_outcome(limit, row.tolist()) for limit, row in zip(limits, out, strict=True)], load)
+    rows = out[:, : compiled_loop.TRACED].tolist()
+    return Outcomes([Outcome(limit, *row) for limit, row in zip(limits, rows, strict=True)], load)
 
 
 def decisions(recording: Recording, limit: float, options: EngineOptions, *, most: int) -> list[Decided]:
@@ -164,21 +165,4 @@ def _room(channels: int, samples: int) -> compiled_loop.Limiter:
             np.zeros((3, channels + 1), dtype=np.int64),
             flows,
         ),
-    )
-
-
-def _outcome(limit: float, row: list[int]) -> Outcome:
-    return Outcome(
-        limit=limit,
-        requests=row[compiled_loop.REQUESTS],
-        decisions=row[compiled_loop.CALLS],
-        throttled=row[compiled_loop.THROTTLED],
-        throttle_ms=row[compiled_loop.THROTTLE_MS],
-        idle_ms=row[compiled_loop.IDLE_MS],
-        throttle_ms_p99=row[compiled_loop.THROTTLE_MS_P99],
-        throttle_ms_max=row[compiled_loop.THROTTLE_MS_MAX],
-        bytes=row[compiled_loop.BYTES],
-        bytes_delayed=row[compiled_loop.BYTES_DELAYED],
-        bytes_late=row[compiled_loop.BYTES_LATE],
-        end_us=row[compiled_loop.END_US],
     )
