@@ -45,6 +45,10 @@ _EVICTION_CHECKS_MAX: Final = 16  # clients that one new client may displace
 class Engine:
     """All quotas of one process, and the throttles of its clients.
 
+    Attributes:
+        options, definitions: those in force; `update` replaces them.
+        relaying: whether all enforcement is turned off (SIGUSR1), so that frames may pass unseen.
+
     >>> from quotas.definitions.definitions import StaticQuotas
     >>> engine = Engine(EngineOptions(policy="kip13"), Definitions(static=StaticQuotas(producer_default=2_000_000)))
     >>> throttle = engine.client("", "a", broker=1).produce
@@ -53,34 +57,11 @@ class Engine:
     [0, 0, 0, 2000]
     """
 
-    __slots__ = (
-        "_clients",
-        "_definitions",
-        "_enforcement_on",
-        "_expiry_queue",
-        "_gateway",
-        "_limiters",
-        "_names_bytes",
-        "_now_ms",
-        "_options",
-        "budgets",
-        "charges_fetched_topics",
-        "charges_produced_topics",
-        "connections",
-        "enforcing",
-        "lease_until_ms",
-        "mutations",
-        "requests",
-        "topics",
-        "version",
-        "weighs_fetched_topics",
-    )
-
     def __init__(self, options: EngineOptions, definitions: Definitions) -> None:
-        self._options = options
-        self._definitions = definitions
+        self.options = options
+        self.definitions = definitions
         self._gateway = options.scope == "cluster"
-        self._enforcement_on = True
+        self.relaying = False
         self.enforcing = options.mode == "enforce"
         self.version = object()  # replaced by every change; throttles compare it
         self.budgets: Budgets | None = None
@@ -98,21 +79,6 @@ class Engine:
         self.charges_produced_topics = self.charges_fetched_topics = False
         self._update_topic_flags()
 
-    @property
-    def relaying(self) -> bool:
-        """Whether all enforcement is turned off (SIGUSR1), so that frames may pass unseen."""
-        return not self._enforcement_on
-
-    @property
-    def options(self) -> EngineOptions:
-        """The options in force."""
-        return self._options
-
-    @property
-    def definitions(self) -> Definitions:
-        """The definitions in force."""
-        return self._definitions
-
     def client(self, user: str, client_id: str, broker: int) -> ClientQuota:
         """Return the throttles of this client at this broker; the same object until it expires."""
         key = (user, client_id, GATEWAY if self._gateway else broker)
@@ -121,15 +87,15 @@ class Engine:
 
     def update(self, options: EngineOptions, definitions: Definitions, now_ms: int) -> None:  # noqa: ARG002 - applied lazily
         """Replace options and definitions; recorded bytes stay. A changed scope needs a restart and is ignored."""
-        if options.scope != self._options.scope:
-            options = replace(options, scope=self._options.scope)
-        self._options = options
-        self._definitions = definitions
+        if options.scope != self.options.scope:
+            options = replace(options, scope=self.options.scope)
+        self.options = options
+        self.definitions = definitions
         self._apply_change()
 
     def switch_enforcement(self, on: bool) -> None:
         """Turn all enforcement off, or on again (SIGUSR1), whatever the mode is."""
-        self._enforcement_on = on
+        self.relaying = not on
         self._apply_change()
 
     def share(self, budgets: Budgets) -> None:
@@ -176,7 +142,7 @@ class Engine:
     @property
     def _windows_ms(self) -> int:
         """The length of all windows of a quota together, in ms."""
-        return int(self._options.window_samples * self._options.window_seconds * 1000)
+        return int(self.options.window_samples * self.options.window_seconds * 1000)
 
     @property
     def kept_bytes(self) -> int:
@@ -227,7 +193,7 @@ class Engine:
         self, key: str, user: str, client_id: str, broker: int, now_ms: int
     ) -> tuple[float | None, Limiter | None]:
         """Return a client's limit in bytes/s and the up-to-date limiter of its bucket (called by its `Throttle`)."""
-        limit, bucket = self._definitions.limit(key, user, client_id)
+        limit, bucket = self.definitions.limit(key, user, client_id)
         if limit is None:
             return None, None
         limiter_key = (key, bucket, broker)
@@ -250,14 +216,14 @@ class Engine:
         return len(self._clients)
 
     def _apply_change(self) -> None:
-        self.enforcing = self._enforcement_on and self._options.mode == "enforce"
+        self.enforcing = not self.relaying and self.options.mode == "enforce"
         self.version = object()
         self._update_topic_flags()
 
     def _update_topic_flags(self) -> None:
-        limits = self._definitions.limits_topics
-        self.charges_produced_topics = self._enforcement_on and limits(PRODUCE.key)
-        self.charges_fetched_topics = self._enforcement_on and limits(FETCH.key)
+        limits = self.definitions.limits_topics
+        self.charges_produced_topics = not self.relaying and limits(PRODUCE.key)
+        self.charges_fetched_topics = not self.relaying and limits(FETCH.key)
         # Whether a channel may have one Fetch with a broker at a time for topics' sake.
         self.weighs_fetched_topics = self.charges_fetched_topics and self.enforcing
         if self.charges_produced_topics or self.charges_fetched_topics:
@@ -269,7 +235,7 @@ class Engine:
         room = self._has_room() or self._evict_idle()
         if (long or not room) and not self._has_own_entry(user, client_id):
             client_id = OTHER
-            if user and not room and not self._definitions.names_user(user):
+            if user and not room and not self.definitions.names_user(user):
                 user = OTHER
             found = self._clients.get((user, client_id, broker))
             if found is not None:
@@ -283,7 +249,7 @@ class Engine:
 
     def _has_room(self, times: float = 1) -> bool:
         """Whether another client fits; `times`: as if there were that many times as many clients and bytes."""
-        options = self._options
+        options = self.options
         return (
             len(self._clients) * times < options.client_ids_max
             and self.client_bytes * times < options.client_bytes_max
@@ -330,7 +296,7 @@ class Engine:
         )
 
     def _has_own_entry(self, user: str, client_id: str) -> bool:
-        names = self._definitions.names
+        names = self.definitions.names
         return any(names(key, user, client_id) for key in CLIENT_KEYS)
 
     def _remove(self, key: tuple[str, str, int], client: ClientQuota) -> None:
@@ -339,7 +305,7 @@ class Engine:
         client.detach()
 
     def _view(self, throttle: ClientThrottle, broker: int, now_ms: int) -> QuotaView:
-        limit, _ = self._definitions.limit(throttle.key, throttle.user, throttle.client_id)
+        limit, _ = self.definitions.limit(throttle.key, throttle.user, throttle.client_id)
         return throttle.view(limit, broker, now_ms)
 
     def _topic_views(self, now_ms: int) -> Iterator[QuotaView]:

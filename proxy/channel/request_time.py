@@ -509,7 +509,7 @@ def _enforce(
     if throttle_ms >= max(left_ms, other_ms):
         if other is not None:
             other.throttled_total, other.throttle_ms_total = counted
-        measured.throttle.count_throttle(throttle_ms - left_ms)
+        measured.throttle.count(throttle_ms - left_ms)
     mute_ms = state.mute(measured.throttle, throttle_ms, now_ms)
     if mute_ms:
         direction.verdict.signal = True

@@ -65,9 +65,8 @@ def alter(definitions: Definitions, alterations: Iterable[Alteration]) -> Outcom
     found: dict[Entity, Mapping[str, float]] = {}
     added = 0
     for parts, ops in alterations:
-        identity = tuple(
-            sorted(parts, key=repr)
-        )  # not a frozenset: tuples of texts cost the collector nothing
+        # Not a frozenset: tuples of texts cost the collector nothing.
+        identity = tuple(sorted(parts, key=repr))
         try:
             if identity in results:
                 raise _RefusedError(f"Ignoring duplicate entity {_shown(parts)}")

@@ -122,19 +122,6 @@ class Definitions:
         changed: called with the code of each entity after its limits were set, in the owner's thread; None: not called.
     """
 
-    __slots__ = (
-        "_codes",
-        "_defaults",
-        "_digest",
-        "_limited",
-        "_overrides",
-        "_rates",
-        "_static",
-        "_topics",
-        "_users",
-        "changed",
-    )
-
     def __init__(
         self, entries: Mapping[Entity, Mapping[str, float]] | None = None, static: StaticQuotas | None = None
     ) -> None:
@@ -182,7 +169,7 @@ class Definitions:
         if self._digest is None:
             self._digest = Digest()
             for text in self._codes:
-                self._digest.replace(text, {}, self._values(text))
+                self._digest.replace(text, {}, self.limits(text))
             self._digest_static()
 
     def __len__(self) -> int:
@@ -206,7 +193,7 @@ class Definitions:
         if entity.topic is not None:
             self._count_topic(text, values)
         if self._digest is not None:
-            self._digest.replace(text, self._values(text), values)
+            self._digest.replace(text, self.limits(text), values)
         for key, rates in self._rates.items():
             if key in values:
                 rates[text] = float(values[key])
@@ -228,16 +215,16 @@ class Definitions:
 
     def limits(self, text: str) -> dict[str, float]:
         """Return the limits of the entity with this code; empty if it has none."""
-        return self._values(text)
+        return {key: rates[text] for key, rates in self._rates.items() if text in rates}
 
     def values(self, entity: Entity) -> dict[str, float]:
         """Return the limits of one entity, without static settings; empty if it has none."""
-        return self._values(code(*canonical(entity)))
+        return self.limits(code(*canonical(entity)))
 
     def entries(self) -> Iterator[tuple[Entity, Mapping[str, float]]]:
         """Yield each `[[quota]]` entry, in the order of definition; static settings are in `static`."""
         for text in self._codes:
-            yield entity_of(text), self._values(text)
+            yield entity_of(text), self.limits(text)
 
     def drain(self) -> Iterator[None]:
         """Remove all entries in small steps: freeing 100,000 at once would block the process."""
@@ -366,9 +353,6 @@ class Definitions:
             overrides = [(key, name, rate) for (key, name), rate in self._overrides.items()]
             self._digest.set_static([*defaults, *overrides])
 
-    def _values(self, text: str) -> dict[str, float]:
-        return {key: rates[text] for key, rates in self._rates.items() if text in rates}
-
     def _count_topic(self, text: str, values: Mapping[str, float]) -> None:
         self._limited = None
         for key in TOPIC_KEYS:
@@ -481,8 +465,6 @@ class Digest:
     >>> str(one) == str(other)
     True
     """
-
-    __slots__ = ("_entries", "_static")
 
     def __init__(self) -> None:
         self._entries = 0

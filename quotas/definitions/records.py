@@ -191,19 +191,6 @@ def read_setting(entity: Entity, limit: str, value: bytes | None) -> Setting | N
     return Setting(found.value, _author(found))
 
 
-def read_value(entity: Entity, limit: str, value: bytes | None) -> float | None:
-    """Return the limit that a record sets; None for a tombstone.
-
-    Raises:
-        RecordError: as `read_setting`.
-
-    >>> read_value(Entity("ann"), "producer_byte_rate", b'{"v":1,"value":5}')
-    5.0
-    """
-    setting = read_setting(entity, limit, value)
-    return None if setting is None else setting.value
-
-
 def _author(found: _Value) -> Author | None:
     """Return who set a limit; None unless the record has name, address and time."""
     texts = [text for text in (found.name, found.address, found.at) if isinstance(text, str)]

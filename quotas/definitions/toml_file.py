@@ -31,9 +31,8 @@ from quotas.errors import AmountError, DefinitionError, FormError, TomlError, hi
 # none of that.
 
 _DEPTH_MAX: Final = 32
-_DOTS_MAX: Final = (
-    256  # in one line, outside texts and comments: a key of so many parts, or so many fractions
-)
+# In one line, outside texts and comments: a key of so many parts, or so many fractions.
+_DOTS_MAX: Final = 256
 _INTEGER_MAX: Final = 2**63  # TOML's own bound
 _SHOWN_CHARACTERS_MAX: Final = 80
 _PROBLEM_CHARACTERS_MAX: Final = 200
@@ -355,8 +354,6 @@ _LIMIT: Final = re.compile(
 
 class Document:
     """A quotas file as text: the text of each table, by entity."""
-
-    __slots__ = ("_pieces",)
 
     def __init__(self, pieces: dict[str, str] | None = None) -> None:
         self._pieces = pieces or {_PREAMBLE: ""}

@@ -90,28 +90,21 @@ class ThrottleSource(Protocol):
     """The engine, as far as throttles need it.
 
     Attributes:
+        options, definitions: those in force.
+        relaying: whether all enforcement is switched off (SIGUSR1).
         version: replaced by every change of definitions, options and shares; throttles compare it.
         budgets: None if this process has every quota by itself.
         lease_until_ms: the end of the lease of the shares; None while no lease can end, so that a single process
             compares no times.
     """
 
+    options: EngineOptions
+    definitions: Definitions
     version: object
     enforcing: bool
+    relaying: bool
     budgets: Budgets | None
     lease_until_ms: int | None
-
-    @property
-    def relaying(self) -> bool:
-        """Whether all enforcement is switched off (SIGUSR1)."""
-
-    @property
-    def options(self) -> EngineOptions:
-        """The options in force."""
-
-    @property
-    def definitions(self) -> Definitions:
-        """The definitions in force."""
 
     def end_lease(self, now_ms: int) -> None:
         """If the lease of the shares is over, make every limiter read its share again before its next use."""
@@ -164,9 +157,8 @@ class Flow:
         self.admitted = -1  # bytes charged for the Fetch at the broker; -1 = none
         self.forwarded_ms = 0  # when that Fetch was forwarded
         self.wait_ms_max = MS_UNBOUNDED  # the longest time that it may wait at the broker
-        self.told_until_ms = (
-            0  # when the mute ends that the last response to a Fetch told; 0 unless it was empty
-        )
+        # When the mute ends that the last response to a Fetch told; 0 unless it was empty.
+        self.told_until_ms = 0
         self.held_since_ms = -1  # when the waiting Produce was first seen; -1 = none waits
         self.hold_end_ms = 0  # the latest end of its hold
         self.passed = False  # whether a request has passed before

@@ -373,6 +373,7 @@ class ReplicationQuotas:
     """The rates by broker, the lists, and the topics' names.
 
     Attributes:
+        options: those in force; `configure` replaces them.
         enforcing: if False, all bytes are counted and no replica is left out of requests.
         shares: this process's shares of followers' quotas; None: the whole quotas.
         lists: the throttled replicas.
@@ -390,7 +391,7 @@ class ReplicationQuotas:
     """
 
     def __init__(self, options: ReplicationOptions) -> None:
-        self._options = options
+        self.options = options
         self._leaders: dict[int, Rate] = {}
         self._followers: dict[int, Rate] = {}
         self.leader_limits = NO_LIMITS
@@ -411,15 +412,10 @@ class ReplicationQuotas:
         self.bytes_in: Counter[tuple[int, bytes, int]] = Counter()
         self._names_max = _NAMES_KEPT
 
-    @property
-    def options(self) -> ReplicationOptions:
-        """The options in force."""
-        return self._options
-
     def configure(self, options: ReplicationOptions) -> None:
         """Replace the options: all rates start with no records, and claims on the old ones are out of date."""
-        if options != self._options:
-            self._options = options
+        if options != self.options:
+            self.options = options
             self._leaders, self._followers = {}, {}
             self.version += 1
 
@@ -524,7 +520,7 @@ class ReplicationQuotas:
         return None if limit is None else limit * shares.share(follower, now_ms)
 
     def _create_rate(self, rates: dict[int, Rate], broker: int, limit: float | None, now_ms: int) -> Rate:
-        options = self._options
+        options = self.options
         found: Rate
         if options.policy == "schedule":
             found = PacedRate(limit, now_ms)

@@ -93,7 +93,7 @@ class Throttle(ClientThrottle):
             return decision
         if decision is not ADMITTED or held_since_ms >= 0:
             held_ms = now_ms - held_since_ms if held_since_ms >= 0 else 0
-            self.count(decision.throttle_ms + held_ms, enforced=True)
+            self.count(decision.throttle_ms + held_ms)
         if not decision.refused:
             self.total += size
         return decision
@@ -159,7 +159,7 @@ class Throttle(ClientThrottle):
             if source.budgets is not None:
                 decision = source.budgets.waits(limiter, flow, decision, now_ms)
             flow.told_until_ms = now_ms + decision.throttle_ms
-            self.count(decision.throttle_ms, enforced=True)
+            self.count(decision.throttle_ms)
         return decision
 
     def fetch_arrived(self, flow: Flow, now_ms: int) -> bool:
@@ -213,7 +213,7 @@ class Throttle(ClientThrottle):
         if decision is not ADMITTED:
             if source.budgets is not None:
                 decision = source.budgets.waits(limiter, flow, decision, now_ms)
-            self.count(decision.throttle_ms, enforced=True)
+            self.count(decision.throttle_ms)
         return decision
 
     def delivered(self, flow: Flow, size: int, now_ms: int) -> Decision:
@@ -228,7 +228,7 @@ class Throttle(ClientThrottle):
             return ADMITTED
         decision = limiter.delivered(size, now_ms)
         if decision is not ADMITTED:
-            self.count(decision.throttle_ms, enforced=True)
+            self.count(decision.throttle_ms)
         return decision
 
     def debt_bytes(self, now_ms: int) -> float:

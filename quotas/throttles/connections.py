@@ -69,8 +69,6 @@ class ConnectionRates:
         engine: the definitions and options in force.
     """
 
-    __slots__ = ("_engine", "_rates", "_windows")
-
     def __init__(self, engine: ThrottleSource) -> None:
         self._engine = engine
         self._rates: dict[tuple[str, int], _AddressRate] = {}  # the most recent one is last
@@ -189,8 +187,6 @@ class UserThrottle:
 class UserConnections:
     """The throttles of all users with a connection rate."""
 
-    __slots__ = ("_source", "_users")
-
     def __init__(self, source: ThrottleSource) -> None:
         self._source = source
         self._users: dict[tuple[str, int], UserThrottle] = {}  # the most recent one is last
@@ -218,9 +214,8 @@ class UserConnections:
         if wait_ms <= 0:
             return None
         if source.budgets is not None:
-            wait_ms = source.budgets.waits(
-                bucket, throttle, Decision(throttle_ms=wait_ms), now_ms
-            ).throttle_ms
+            decision = Decision(throttle_ms=wait_ms)
+            wait_ms = source.budgets.waits(bucket, throttle, decision, now_ms).throttle_ms
         if not source.enforcing:
             stats.connections_would_throttle += 1
             return None

@@ -52,10 +52,9 @@ class ThrottleCounters:
         would_throttled_total, would_throttle_ms_total: the same without enforcement.
 
     >>> counters = ThrottleCounters()
-    >>> counters.count(500, enforced=True)
-    >>> counters.count(300, enforced=False)
+    >>> counters.count(500)
     >>> counters.totals()
-    (500, 1, 300, 1)
+    (500, 1, 0, 0)
     """
 
     __slots__ = ("throttle_ms_total", "throttled_total", "would_throttle_ms_total", "would_throttled_total")
@@ -66,14 +65,10 @@ class ThrottleCounters:
         self.would_throttle_ms_total = 0
         self.would_throttled_total = 0
 
-    def count(self, throttle_ms: int, *, enforced: bool) -> None:
-        """Count one throttled request."""
-        if enforced:
-            self.throttled_total += 1
-            self.throttle_ms_total += throttle_ms
-        else:
-            self.would_throttled_total += 1
-            self.would_throttle_ms_total += throttle_ms
+    def count(self, throttle_ms: int) -> None:
+        """Count one throttled request, with its throttle time."""
+        self.throttled_total += 1
+        self.throttle_ms_total += throttle_ms
 
     def totals(self) -> tuple[int, int, int, int]:
         """All four counters, in the order of `QuotaView`."""

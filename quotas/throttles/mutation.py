@@ -126,10 +126,6 @@ class MutationThrottle(ClientThrottle):
         """Count partitions that were created, added and deleted."""
         self.total += partitions
 
-    def count_throttle(self, throttle_ms: int) -> None:
-        """Count the throttle time of a response."""
-        self.count(throttle_ms, enforced=True)
-
     def predict(self, throttle_ms: int, now_ms: int, connection: ConnectionTime) -> None:
         """Count the throttle time that would have applied; connection and buckets then act as if it had passed."""
         self.would_throttled_total += 1
@@ -211,18 +207,6 @@ class MutationQuotas:
         sizes: the sizes of topics that were created or extended here recently, by name and by id.
         auto_creating: by topic name, the throttle of the client whose Metadata request auto-creates it.
     """
-
-    __slots__ = (
-        "_buckets",
-        "_clients",
-        "_cluster",
-        "_cluster_version",
-        "_limiting",
-        "auto_creating",
-        "default_partitions",
-        "sizes",
-        "source",
-    )
 
     def __init__(self, source: ThrottleSource) -> None:
         self.source = source

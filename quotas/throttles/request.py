@@ -13,7 +13,6 @@ The channel measures and mutes.
 
 from typing import Final
 
-from quotas.definitions.definitions import Definitions
 from quotas.definitions.kinds import REQUEST, REQUEST_PERCENTAGE
 from quotas.limiters.limiter import Decision, LimiterKey, ThrottleSource
 from quotas.limiters.sampled import SampledLimit
@@ -136,10 +135,6 @@ class RequestThrottle(ClientThrottle):
 
         predict_afterwards(limiter, connection, self, charge, now_ms)
 
-    def count_throttle(self, throttle_ms: int) -> None:
-        """Count the throttle time of a request, in ms."""
-        self.count(throttle_ms, enforced=True)
-
     def detach(self) -> None:
         """Detach from the limiter permanently; later responses are not counted."""
         if self._limiter is not None:
@@ -170,8 +165,6 @@ class RequestThrottle(ClientThrottle):
 class RequestQuotas:
     """The request time limiters of one process."""
 
-    __slots__ = ("_limiters", "_limiting", "source")
-
     def __init__(self, source: ThrottleSource) -> None:
         self.source = source
         self._limiters: dict[LimiterKey, RequestLimiter] = {}
@@ -181,8 +174,7 @@ class RequestQuotas:
         """Whether any request quota is in force."""
         version, found = self._limiting
         if version is not self.source.version:
-            definitions: Definitions = self.source.definitions
-            found = definitions.has(REQUEST_PERCENTAGE) and not self.source.relaying
+            found = self.source.definitions.has(REQUEST_PERCENTAGE) and not self.source.relaying
             self._limiting = (self.source.version, found)
         return found
 

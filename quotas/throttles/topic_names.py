@@ -28,8 +28,6 @@ class TtlMap(Generic[K, V]):
     (3, None)
     """
 
-    __slots__ = ("_entries", "_entries_max", "_keep_ms")
-
     def __init__(self, entries_max: int, keep_ms: int) -> None:
         self._entries: dict[K, tuple[V, int]] = {}
         self._entries_max = entries_max
@@ -56,9 +54,8 @@ class TtlMap(Generic[K, V]):
             self._entries.pop(key, None)
 
 
-NAMES_MAX: Final = (
-    100_000  # about the largest number of topics in a cluster; the oldest name is removed first
-)
+# About the largest number of topics in a cluster; the oldest name is removed first.
+NAMES_MAX: Final = 100_000
 ASKED_AT_ONCE_MAX: Final = 1000
 # An id that the cluster does not know (the topic was deleted), or may not reveal, is not asked for again sooner.
 ASK_AGAIN_MS: Final = 5000
@@ -75,8 +72,6 @@ class TopicNames:
         wake: called when there are ids to ask for.
         limited: the names of all topics with limits of their own.
     """
-
-    __slots__ = ("_asked", "_names", "_next", "_wanted", "limited", "wake")
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}

@@ -97,7 +97,7 @@ class TopicThrottle(ThrottleCounters):
         if source.budgets is not None:
             # Its bytes have passed: the mute stays as long as it is.
             source.budgets.waits(self._limiter, self._flow, Decision(throttle_ms=wait_ms), now_ms)
-        self.count(wait_ms, enforced=True)
+        self.count(wait_ms)
         return wait_ms
 
     def _predict(self, limiter: Limiter, size: int, now_ms: int, connection: ConnectionTime) -> None:
@@ -152,16 +152,6 @@ class TopicQuotas:
     Attributes:
         names: the names of topics by id.
     """
-
-    __slots__ = (
-        "_evicted_ms",
-        "_eviction_candidates",
-        "_expiry_round",
-        "_source",
-        "_throttles",
-        "_unnamed",
-        "names",
-    )
 
     def __init__(self, source: ThrottleSource) -> None:
         self._source = source

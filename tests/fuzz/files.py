@@ -23,7 +23,7 @@ from proxy.control.reassign.journal import LineError, read_line, write_line
 from proxy.system.errors import SluiceError
 from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
-from quotas.definitions.records import Author, RecordError, key_of, read_key, read_value, value_of
+from quotas.definitions.records import Author, RecordError, key_of, read_key, read_setting, value_of
 from quotas.definitions.toml_file import render
 from tests.fuzz.draw import Draw, stretched
 from tests.fuzz.stopwatch import timed
@@ -138,11 +138,11 @@ def quota_records(data: bytes) -> None:
         with suppress(RecordError):
             entity, limit = timed("key", read_key, key)
             assert key_of(entity, limit) == key, "an entity has one spelling"
-            number = timed("value", read_value, entity, limit, value or None)
-            if number is None:
+            setting = timed("value", read_setting, entity, limit, value or None)
+            if setting is None:
                 definitions.put(entity, {})
                 continue
-            definitions.put(entity, {limit: number})
-            assert read_value(entity, limit, value_of(number, _AUTHOR)) == number, (
-                "what is read can be written"
-            )
+            definitions.put(entity, {limit: setting.value})
+            written = read_setting(entity, limit, value_of(setting.value, _AUTHOR))
+            assert written is not None, "what is read can be written"
+            assert written.value == setting.value, "what is read can be written"

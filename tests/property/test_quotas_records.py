@@ -19,7 +19,6 @@ from quotas.definitions.records import (
     key_of,
     read_key,
     read_setting,
-    read_value,
     value_of,
 )
 
@@ -52,7 +51,9 @@ def test_limit_survives_its_record(entity: Entity, data: st.DataObject, author: 
     key, written = key_of(entity, limit), value_of(value, author)
 
     assert read_key(key) == (entity, limit)
-    assert read_value(entity, limit, written) == value
+    found = read_setting(entity, limit, written)
+    assert found is not None
+    assert found.value == value
     assert len(written) <= VALUE_BYTES_MAX
     assert json.loads(event_of(entity, limit, None, value, author))["new"] == value
 
@@ -67,11 +68,11 @@ def test_no_bytes_do_harm(data: bytes) -> None:
     else:
         assert key_of(entity, limit) == data
     try:
-        value = read_value(Entity("ann"), "producer_byte_rate", data)
+        setting = read_setting(Entity("ann"), "producer_byte_rate", data)
     except RecordError:
         return
-    assert value is not None
-    Definitions().put(Entity("ann"), {"producer_byte_rate": value})
+    assert setting is not None
+    Definitions().put(Entity("ann"), {"producer_byte_rate": setting.value})
 
 
 @pytest.mark.parametrize(
@@ -135,13 +136,13 @@ def test_long_key_is_refused_by_its_size() -> None:
 )
 def test_wrong_value_is_refused(value: bytes, cause: str) -> None:
     with pytest.raises(RecordError) as caught:
-        read_value(Entity("ann"), "producer_byte_rate", value)
+        read_setting(Entity("ann"), "producer_byte_rate", value)
     assert caught.value.cause == cause
 
 
 def test_limit_of_another_kind_of_entity_is_refused() -> None:
     with pytest.raises(RecordError):
-        read_value(Entity(topic="t"), "request_percentage", b'{"v":1,"value":5}')
+        read_setting(Entity(topic="t"), "request_percentage", b'{"v":1,"value":5}')
 
 
 def test_author_that_is_no_text_is_unknown_and_the_limit_applies() -> None:

@@ -348,7 +348,7 @@ def _mute(state: ChannelState, throttle: MutationThrottle, throttle_ms: int, now
     """
     if not throttle_ms:
         return 0
-    throttle.count_throttle(throttle_ms)
+    throttle.count(throttle_ms)
     muted_ms = state.mute(throttle, throttle_ms, now_ms)
     return throttle_ms if state.mute_limits.group_session_timeout_ms is None else muted_ms
 

@@ -120,7 +120,7 @@ def test_counters_tell_throttled_from_would_have_been() -> None:
     quotas = engine({Entity(client_id="a"): 2})
     throttle = quotas.client("", "a", 1).mutations
     assert throttle.limits(0)
-    throttle.count_throttle(500)
+    throttle.count(500)
     throttle.count_mutations(7)
     quotas.update(options(mode="observe"), quotas.definitions, 0)
     connection = ConnectionTime()

@@ -150,7 +150,7 @@ def test_view_tells_percent_and_microseconds() -> None:
     assert not quotas.client("u", "b", 1).requests.limits(0)  # it has no quota, and no view
     assert requests.limits(0)
     assert [view.byte_rate for view in quotas.views(0, "requests")] == [0.0]
-    requests.count_throttle(requests.record(500_000, 500))
+    requests.count(requests.record(500_000, 500))
     (view,) = quotas.views(2000, "requests")
     assert (view.type, view.user, view.client_id) == ("Request", "u", "a")
     assert (view.byte_rate, view.quota, view.bytes_total) == (25.0, 1.0, 500_000)  # 0.5 s in 2 s
