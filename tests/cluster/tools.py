@@ -49,6 +49,11 @@ def run(tool: str, *arguments: str, seconds: float = _TOOL_SECONDS_MAX, text: st
     return done.stdout
 
 
+def configs(bootstrap: str, *words: str) -> str:
+    """Run kafka-configs."""
+    return run(CONFIGS, "--bootstrap-server", bootstrap, *words)
+
+
 def create_topic(
     bootstrap: str,
     topic: str,
@@ -70,8 +75,6 @@ def create_topic(
 def set_client_quota(bootstrap: str, client_id: str, **rates: int) -> None:
     """Give the brokers a quota of their own: `set_client_quota(b, "a", producer_byte_rate=2_000_000)`."""
     added = ",".join(f"{key}={value}" for key, value in rates.items())
-    run(
-        CONFIGS,
-        *("--bootstrap-server", bootstrap, "--alter", "--entity-type", "clients"),
-        *("--entity-name", client_id, "--add-config", added),
+    configs(
+        bootstrap, "--alter", "--entity-type", "clients", "--entity-name", client_id, "--add-config", added
     )

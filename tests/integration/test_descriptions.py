@@ -14,12 +14,8 @@ def ports(text: str) -> set[int]:
     return {int(number) for number in re.findall(r"(?:127\.0\.0\.1|localhost):(\d+)", text)}
 
 
-def described(bootstrap: str) -> str:
-    return tools.run(
-        tools.CONFIGS,
-        *("--bootstrap-server", bootstrap, "--describe", "--all"),
-        *("--entity-type", "brokers", "--entity-name", "1"),
-    )
+def described(bootstrap: str, kind: str = "brokers", name: str = "1") -> str:
+    return tools.configs(bootstrap, "--describe", "--all", "--entity-type", kind, "--entity-name", name)
 
 
 def test_brokers_configs_are_shown_without_addresses(kafka: Cluster, sluice: SluiceProcess) -> None:
@@ -42,9 +38,4 @@ def test_quorum_is_shown_without_addresses(kafka: Cluster, sluice: SluiceProcess
 
 
 def test_topics_configs_pass(sluice: SluiceProcess, topic: str) -> None:
-    shown = tools.run(
-        tools.CONFIGS,
-        *("--bootstrap-server", sluice.bootstrap, "--describe", "--all"),
-        *("--entity-type", "topics", "--entity-name", topic),
-    )
-    assert "max.message.bytes" in shown
+    assert "max.message.bytes" in described(sluice.bootstrap, "topics", topic)

@@ -54,10 +54,7 @@ def topic(kafka: Cluster, create_topic: CreateTopic) -> Topic:
 
 def ended(sluice: SluiceProcess, seconds: float) -> int:
     """The exit code of a process that was told to stop; it has so many seconds."""
-    deadline = time.monotonic() + seconds
-    while sluice.alive():
-        assert time.monotonic() < deadline, f"not ended within {seconds} s\n{sluice.log()}"
-        time.sleep(0.02)
+    until(lambda: not sluice.alive(), sluice.log, seconds, 0.02)
     return sluice.stop()
 
 

@@ -10,10 +10,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import count
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -26,7 +25,7 @@ from tests.conftest import CreateTopic
 from tests.support import mutation_frames
 from tests.support.frames import request as raw_request
 from tests.support.gateway_fixture import gateway_fixture
-from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.proxy_process import SluiceProcess
 from tests.support.proxy_process import sluice as command
 from tests.support.raw_topics import Topic, batch, describe, fetch_request, produce_request, write
 from tests.support.waiting import until
@@ -35,10 +34,6 @@ from tests.unit.protocol.kafka_frames import framed
 
 SECONDS = 6.0
 BYTES_PER_SECOND = 100_000
-CONNECTIONS_PER_SECOND = 2
-# 4 pass at once (2 windows of a second), and 2 more in each second: 20 take 8 s. Some are muted unless the test needs
-# longer than that to open them; it waits for nothing in between.
-CONNECTIONS = 20
 RECORDS = 20_000
 BATCH_BYTES = 50_000
 
@@ -62,21 +57,14 @@ def topic(kafka: Cluster, create_topic: CreateTopic) -> Topic:
     return describe(kafka, create_topic())
 
 
-def explained(
-    sluice: SluiceProcess, client_id: str, window: int = 10, *, until_rule: bool = False
-) -> dict[str, Any]:
-    """Return the client's document, once one of its connections was visited.
-
-    Args:
-        until_rule: wait until it names a rule too.
-    """
+def explained(sluice: SluiceProcess, client_id: str, window: int = 10) -> dict[str, Any]:
+    """Return the client's document, once one of its connections was visited."""
     found: list[dict[str, Any]] = []
 
     def is_seen() -> bool:
-        status, text = sluice.get(f"/v1/client?{urlencode({'client_id': client_id, 'window': window})}")
-        if status == 200:
-            found.append(json.loads(text))
-        return status == 200 and any(found[-1]["time"].values()) and bool(found[-1]["rule"] or not until_rule)
+        document = sluice.asked("/v1/client", client_id=client_id, window=window)
+        found.extend([document] if document else [])
+        return document is not None and any(document["time"].values())
 
     until(is_seen, f"{client_id} is seen")
     document = found[-1]
@@ -147,8 +135,8 @@ def test_muted_producer_has_its_library_batches_and_end_of_the_mute(
             producer.produce(topic.name, bytes(BATCH_BYTES))
         producer.poll(0)
         now = datetime.now(UTC)
-        status, text = sluice.get("/v1/client?client_id=bytes&window=10")
-        found = json.loads(text)["connections"] if status == 200 else []
+        document = sluice.asked("/v1/client", client_id="bytes", window=10)
+        found = document["connections"] if document else []
         seen.extend(
             (one, now) for one in found if one["waits_until"] and one["batch_bytes"] and one["library"]
         )
@@ -230,45 +218,6 @@ def test_slow_broker_is_named(sluice: SluiceProcess, kafka: Cluster, topic: Topi
     assert f"broker {broker}" in found["sentence"]  # slow for all, or at times only
     assert [one["broker"] for one in found["brokers"] if one["connections"]] == [broker]
     assert found["sluice"]["busy"] < 1
-
-
-def test_request_that_is_never_responded_to_is_told(
-    sluice: SluiceProcess, kafka: Cluster, topic: Topic
-) -> None:
-    client_id = f"hangs-{secrets.token_hex(4)}"
-    broker = topic.leaders[0]
-    sent = produce_request(topic, 0, batch([bytes(100)]))
-    with wired(sluice.ports.address(broker), client_id) as wire:
-        repeat(lambda: wire.ask(sent), SECONDS)
-        os.kill(kafka.process_id(broker), signal.SIGSTOP)
-        try:
-            stopped = Path(f"/proc/{kafka.process_id(broker)}/stat")
-            until(lambda: stopped.read_text().rpartition(")")[2].split()[0] == "T", "the broker stands still")
-            wire.send(sent)
-
-            def is_told() -> bool:
-                told = explained(sluice, client_id)["broker"]
-                return bool(told and told["under_way"] >= 1 and told["oldest_ms"] > 2000)
-
-            until(is_told, "a request of 2 s is told", 20.0)
-        finally:
-            os.kill(kafka.process_id(broker), signal.SIGCONT)
-
-
-def test_rate_of_connections_is_named(kafka: Cluster, tmp_path: Path) -> None:
-    """At a Sluice of its own: all clients here are ANONYMOUS, and the limit would mute those of other tests too."""
-    settings = SluiceSettings(
-        kafka.bootstrap(),
-        quotas={"policy": "schedule", "window_samples": 2, "window_seconds": 1},
-        user_quotas={"ANONYMOUS": {"connection_creation_rate": CONNECTIONS_PER_SECOND}},
-    )
-    asked = raw_request(METADATA, 9, b"\0\0\0\0\0", correlation_id=1, client_id="connects")
-    with SluiceProcess.configured(settings, tmp_path) as sluice, ExitStack() as stack:
-        for _ in range(CONNECTIONS):  # as many as it takes, however slow the machine is
-            stack.enter_context(wired(sluice.ports.address(1), "connects")).send_bytes(asked)
-        found = explained(sluice, "connects", until_rule=True)
-    assert (found["rule"]["kind"], found["rule"]["value"]) == ("connection", CONNECTIONS_PER_SECOND)
-    assert found["rule"]["entity"] == "user 'ANONYMOUS'"
 
 
 def test_of_two_causes_the_quota_is_first_and_the_slow_client_second(

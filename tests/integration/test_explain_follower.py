@@ -4,10 +4,8 @@ A follower is the client `broker-ID` of the user `<replication>`. The quotas are
 verdict was read; then they are raised.
 """
 
-import json
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 
@@ -30,15 +28,8 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicationRig]:
         yield rig
 
 
-def asked(rig: ReplicationRig, path: str, **query: object) -> Document | None:
-    """Return a document of the admin server; None while it has none."""
-    status, text = rig.sluice.get(f"{path}?{urlencode(query)}")
-    document: Document = json.loads(text)
-    return document if status == 200 else None
-
-
 def explained(rig: ReplicationRig, broker: int) -> Document | None:
-    return asked(rig, "/v1/client", user=FOLLOWERS, client_id=f"broker-{broker}", window=10)
+    return rig.sluice.asked("/v1/client", user=FOLLOWERS, client_id=f"broker-{broker}", window=10)
 
 
 def explained_with_rule(rig: ReplicationRig, broker: int, side: str) -> Document:
@@ -63,7 +54,7 @@ def explained_with_rule(rig: ReplicationRig, broker: int, side: str) -> Document
 
 def listed(rig: ReplicationRig, broker: int) -> Document:
     """Return a follower's row in the list of all clients."""
-    document = asked(rig, "/v1/clients", window=10)
+    document = rig.sluice.asked("/v1/clients", window=10)
     assert document is not None
     (row,) = (
         row

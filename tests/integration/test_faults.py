@@ -1,7 +1,6 @@
 """Brokers that die, a cluster that is not there, a proxy that is killed: clients reconnect and lose nothing."""
 
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from tests.conftest import CreateTopic
 from tests.support.gateway_fixture import gateway_fixture
 from tests.support.numbered import NumberedProducer, lost
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.tap import Tap
 from tests.support.waiting import until
 from tests.support.wire import request as message
 from tests.support.wire import wired
@@ -64,44 +64,12 @@ def responds(sluice: SluiceProcess, broker: int) -> bool:
 
 
 @contextmanager
-def forwarded(port: int, target: tuple[str, int]) -> Iterator[None]:
-    """Let a broker appear at another port."""
-    server = socket.create_server((HOST, port))
-
-    def pump(source: socket.socket, sink: socket.socket) -> None:
-        with source, sink:
-            try:
-                while data := source.recv(1 << 16):
-                    sink.sendall(data)
-                sink.shutdown(socket.SHUT_WR)
-            except OSError:
-                return
-
-    def serve() -> None:
-        while True:
-            try:
-                near, _ = server.accept()
-            except OSError:
-                return
-            far = socket.create_connection(target)
-            for source, sink in ((near, far), (far.dup(), near.dup())):
-                threading.Thread(target=pump, args=(source, sink), daemon=True).start()
-
-    threading.Thread(target=serve, daemon=True).start()
-    try:
-        yield
-    finally:
-        server.shutdown(socket.SHUT_RDWR)
-        server.close()
-
-
-@contextmanager
 def started(settings: SluiceSettings, directory: Path) -> Iterator[SluiceProcess]:
     """A gateway that need not be ready: only its admin port has to respond."""
     before = _serving(directory)  # of an earlier life, with the same log
     sluice = SluiceProcess.configured(settings, directory)
     try:
-        until(lambda: readiness(sluice) is not None, "the admin port responds")
+        until(sluice.readiness, "the admin port responds")
         until(lambda: _serving(directory) > before, "its ports are bound")
         yield sluice
     finally:
@@ -111,13 +79,6 @@ def started(settings: SluiceSettings, directory: Path) -> Iterator[SluiceProcess
 def _serving(directory: Path) -> int:
     """How often a gateway has bound its ports, by its logs."""
     return sum(log.read_text().count(" serving ") for log in directory.glob("sluice-*.log"))
-
-
-def readiness(sluice: SluiceProcess) -> tuple[int, str] | None:
-    try:
-        return sluice.get("/readyz")
-    except OSError:
-        return None
 
 
 @pytest.fixture
@@ -143,7 +104,7 @@ def test_without_a_cluster_ports_are_bound_and_clients_closed_as_by_a_dead_broke
 
 def test_cluster_that_appears_is_served(kafka: Cluster, nowhere: tuple[SluiceProcess, int]) -> None:
     sluice, port = nowhere
-    with forwarded(port, kafka.address(1)):
+    with Tap({port: kafka.address(1)[1]}):
         until(lambda: sluice.get("/readyz")[0] == 200, "/readyz says yes")
         until(lambda: responds(sluice, 2), "broker 2 responds at its port")
 
@@ -181,7 +142,7 @@ def test_restarted_proxy_knows_its_brokers_before_the_cluster_responds(
     port = free_port()
     state: dict[str, object] = {"directory": str(tmp_path / "state")}
     settings = SluiceSettings(f"{HOST}:{port}", sections={"state": state})
-    with forwarded(port, kafka.address(1)), SluiceProcess.configured(settings, tmp_path):
+    with Tap({port: kafka.address(1)[1]}), SluiceProcess.configured(settings, tmp_path):
         until((tmp_path / "state" / "brokers.json").exists, "the map is on disk")
     with started(settings, tmp_path) as sluice:
         assert responds(sluice, 2)

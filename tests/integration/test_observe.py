@@ -5,12 +5,10 @@ is soon used up. How exact predictions are is the subject of tests/property/test
 here the bounds leave room for a busy machine.
 """
 
-import json
 import threading
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 
@@ -95,7 +93,6 @@ def run_loads(sluice: SluiceProcess, topic: Topic, read: Topic, name: str) -> di
 
 
 def explained(sluice: SluiceProcess, client_id: str) -> dict[str, Any]:
-    status, text = sluice.get(f"/v1/client?{urlencode({'client_id': client_id, 'window': 10})}")
-    assert status == 200, text
-    document: dict[str, Any] = json.loads(text)
+    document = sluice.asked("/v1/client", client_id=client_id, window=10)
+    assert document is not None
     return document

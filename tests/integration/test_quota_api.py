@@ -43,10 +43,6 @@ def sluice(kafka: Cluster, directory: Path) -> Iterator[SluiceProcess]:
         yield process
 
 
-def configs(bootstrap: str, *words: str) -> str:
-    return tools.run(tools.CONFIGS, "--bootstrap-server", bootstrap, *words)
-
-
 def quotas(directory: Path) -> list[dict[str, object]]:
     """What the file says now."""
     found: list[dict[str, object]] = tomllib.loads((directory / "quotas.toml").read_text()).get("quota", [])
@@ -83,13 +79,13 @@ def test_kafka_configs_sets_describes_and_removes(
 ) -> None:
     before = entry(directory, **names)
     key, value = ("connection_creation_rate", 5) if "ip" in names else ("consumer_byte_rate", 123_456)
-    printed = configs(sluice.bootstrap, "--alter", *words, "--add-config", f"{key}={value}")
+    printed = tools.configs(sluice.bootstrap, "--alter", *words, "--add-config", f"{key}={value}")
     assert "Completed updating" in printed
     assert entry(directory, **names) == {**(before or {}), key: value}
-    printed = configs(sluice.bootstrap, "--describe", *words)
+    printed = tools.configs(sluice.bootstrap, "--describe", *words)
     assert said in printed
     assert f"{key}={float(value)}" in printed
-    printed = configs(sluice.bootstrap, "--alter", *words, "--delete-config", key)
+    printed = tools.configs(sluice.bootstrap, "--alter", *words, "--delete-config", key)
     assert "Completed updating" in printed
     assert entry(directory, **names) == before
     assert "# one for all" in (directory / "quotas.toml").read_text()
@@ -98,11 +94,11 @@ def test_kafka_configs_sets_describes_and_removes(
 def test_kafka_configs_gets_the_validation_error(sluice: SluiceProcess, directory: Path) -> None:
     words = ["--alter", "--entity-type", "clients", "--entity-name", "wrong", "--add-config"]
     with pytest.raises(tools.ToolError, match="Quota producer_byte_rate must be greater than 0"):
-        configs(sluice.bootstrap, *words, "producer_byte_rate=-1")
+        tools.configs(sluice.bootstrap, *words, "producer_byte_rate=-1")
     with pytest.raises(tools.ToolError, match="consumer_byte_rate cannot be a fractional value"):
-        configs(sluice.bootstrap, *words, "consumer_byte_rate=1.5")
+        tools.configs(sluice.bootstrap, *words, "consumer_byte_rate=1.5")
     with pytest.raises(tools.ToolError, match="Invalid config"):
-        configs(sluice.bootstrap, *words[:-1], "--delete-config", "producer_byte_rate")
+        tools.configs(sluice.bootstrap, *words[:-1], "--delete-config", "producer_byte_rate")
     assert entry(directory, client_id="wrong") is None
 
 
@@ -127,7 +123,7 @@ def test_acknowledged_quotas_survive_a_kill(kafka: Cluster, tmp_path: Path) -> N
         sluice.kill()
     again = SluiceProcess(["--config", str(path)], settings.ports, tmp_path)
     with again:
-        printed = configs(again.bootstrap, "--describe", "--entity-type", "clients")
+        printed = tools.configs(again.bootstrap, "--describe", "--entity-type", "clients")
         for number in range(5):
             assert f"'kept-{number}' are producer_byte_rate={1000.0 + number}" in printed
 
@@ -152,10 +148,10 @@ def test_rate_of_a_running_producer_follows_within_two_seconds(
         free = rate(2)
         low = free / 10
         entity = ("--entity-type", "clients", "--entity-name", name)
-        configs(sluice.bootstrap, "--alter", *entity, "--add-config", f"producer_byte_rate={int(low)}")
+        tools.configs(sluice.bootstrap, "--alter", *entity, "--add-config", f"producer_byte_rate={int(low)}")
         time.sleep(2)  # within two seconds
         limited = rate(4)
-        configs(sluice.bootstrap, "--alter", *entity, "--delete-config", "producer_byte_rate")
+        tools.configs(sluice.bootstrap, "--alter", *entity, "--delete-config", "producer_byte_rate")
         time.sleep(2)
         assert limited < 2 * low
         assert rate(2) > free / 2
@@ -168,15 +164,15 @@ def test_brokers_own_quotas_are_mirrored_and_altered_there(
     mirroring: SluiceProcess, kafka: Cluster, topic: str
 ) -> None:
     words = ["--entity-type", "clients", "--entity-name", "mirrored"]
-    configs(mirroring.bootstrap, "--alter", *words, "--add-config", "producer_byte_rate=12345000")
+    tools.configs(mirroring.bootstrap, "--alter", *words, "--add-config", "producer_byte_rate=12345000")
     try:
-        assert "producer_byte_rate=1.2345E7" in configs(kafka.bootstrap(), "--describe", *words)
-        assert "producer_byte_rate=1.2345E7" in configs(mirroring.bootstrap, "--describe", *words)
+        assert "producer_byte_rate=1.2345E7" in tools.configs(kafka.bootstrap(), "--describe", *words)
+        assert "producer_byte_rate=1.2345E7" in tools.configs(mirroring.bootstrap, "--describe", *words)
         with NumberedProducer(mirroring.bootstrap, topic, client_id="mirrored"):
             rate = partial(mirroring.metric, "sluice_client_quota_byte_rate", client_id="mirrored")
             until(lambda: rate() == 12_345_000, "the quota is shown, since the client is there")
     finally:
-        configs(kafka.bootstrap(), "--alter", *words, "--delete-config", "producer_byte_rate")
+        tools.configs(kafka.bootstrap(), "--alter", *words, "--delete-config", "producer_byte_rate")
     assert mirroring.metric("sluice_quota_requests_total") == 0
     assert mirroring.metric("sluice_enforcing") == 0  # the brokers do
 
@@ -202,7 +198,7 @@ def test_sluice_quotas_works_on_sluice_and_on_brokers(
         until(lambda shown=shown: "as-code" in shown(), "it is shown")  # type: ignore[misc]  # bound early
         assert run("diff", str(wanted)) == "nothing to change\n"
         assert run("set", "--client-id", "as-code", "producer_byte_rate=3000000") == "nothing to change\n"
-        assert "producer_byte_rate=3000000.0" in configs(
+        assert "producer_byte_rate=3000000.0" in tools.configs(
             server, "--describe", "--entity-type", "clients", "--entity-name", "as-code"
         )
         for words in (["--client-id", "as-code"], ["--user", "<default>", "--client-id", "as-code"]):

@@ -39,10 +39,6 @@ def record(name: str, value: float) -> tuple[bytes, bytes]:
     return key_of(Entity(client_id=name), RATE), value_of(value, AUTHOR)
 
 
-def configs(bootstrap: str, *words: str) -> str:
-    return tools.run(tools.CONFIGS, "--bootstrap-server", bootstrap, *words)
-
-
 def problem(process: SluiceProcess, topic: str, cause: str) -> float | None:
     return process.metric("sluice_internal_topic_problem", topic=topic, cause=cause)
 
@@ -52,23 +48,17 @@ def shows(process: SluiceProcess, limits: dict[str, float]) -> bool:
     return limits in describe(process.bootstrap).values()
 
 
-def readiness(process: SluiceProcess) -> str:
-    """Return what /readyz says; "" before the admin port is open."""
-    try:
-        return process.get("/readyz")[1]
-    except OSError:
-        return ""
-
-
 def test_kafka_configs_alters_at_one_process_and_describes_at_another(kafka: Cluster, topic: Topic) -> None:
     first, second = topic.start("first"), topic.start("second")
     words = ["--entity-type", "users", "--entity-name", "u", "--entity-type", "clients", "--entity-default"]
-    configs(first.bootstrap, "--alter", *words, "--add-config", f"{RATE}=2000000,request_percentage=12.5")
+    tools.configs(
+        first.bootstrap, "--alter", *words, "--add-config", f"{RATE}=2000000,request_percentage=12.5"
+    )
     until(lambda: describe(second.bootstrap), "the other process follows", SEEN_SECONDS_MAX)
-    printed = configs(second.bootstrap, "--describe", *words)
+    printed = tools.configs(second.bootstrap, "--describe", *words)
     assert f"{RATE}=2000000.0" in printed
     assert "request_percentage=12.5" in printed
-    configs(second.bootstrap, "--alter", *words, "--delete-config", RATE)
+    tools.configs(second.bootstrap, "--alter", *words, "--delete-config", RATE)
     until(
         lambda: list(describe(first.bootstrap).values()) == [{"request_percentage": 12.5}],
         "removed",
@@ -187,12 +177,12 @@ def test_topic_with_another_cleanup_policy_is_refused_until_it_is_changed(
     words = ["--bootstrap-server", kafka.bootstrap(), "--create", "--topic", topic.name]
     tools.run(tools.TOPICS, *words, "--config", "cleanup.policy=delete")
     process = topic.start("first", ready=False)
-    until(lambda: "cleanup.policy=delete" in readiness(process), "it is not ready")
+    until(lambda: "cleanup.policy=delete" in process.readiness(), "it is not ready")
     policy = ["--alter", "--topic", topic.name, "--add-config"]
-    configs(kafka.bootstrap(), *policy, "cleanup.policy=compact")
+    tools.configs(kafka.bootstrap(), *policy, "cleanup.policy=compact")
     process.wait_ready()
     assert set_rates(process.bootstrap, a=5.0) == [(0, "")]
-    configs(kafka.bootstrap(), *policy, "cleanup.policy=delete")
+    tools.configs(kafka.bootstrap(), *policy, "cleanup.policy=delete")
     until(lambda: problem(process, topic.name, "cleanup_policy"), "it is noticed")
     ((code, message),) = set_rates(process.bootstrap, a=6.0)
     assert (code, "cleanup.policy=delete" in message) == (56, True)
@@ -203,7 +193,7 @@ def test_topic_with_two_partitions_is_refused(topic: Topic, kafka: Cluster) -> N
     words = ["--bootstrap-server", kafka.bootstrap(), "--create", "--topic", topic.name, "--partitions", "2"]
     tools.run(tools.TOPICS, *words, "--config", "cleanup.policy=compact")
     process = topic.start("first", ready=False)
-    until(lambda: "has 2 partitions" in readiness(process), "it is not ready")
+    until(lambda: "has 2 partitions" in process.readiness(), "it is not ready")
 
 
 def test_junk_costs_nothing_but_its_counter(topic: Topic) -> None:

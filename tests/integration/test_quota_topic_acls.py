@@ -37,13 +37,6 @@ def topic(guarded: Cluster, tmp_path: Path) -> Iterator[Topic]:
         yield found
 
 
-def says(process: SluiceProcess, text: str) -> bool:
-    try:
-        return text in process.get("/readyz")[1]
-    except OSError:
-        return False
-
-
 def set_rate(process: SluiceProcess, directory: Path, rate: int) -> tuple[int, str]:
     """Set a quota as the user admin; the exit code and what was printed."""
     login = directory / "admin.properties"
@@ -58,13 +51,13 @@ def test_each_missing_permission_is_named_and_suffices_once_it_is_there(
     guarded: Cluster, topic: Topic, tmp_path: Path
 ) -> None:
     process = topic.start("first", ready=False)
-    until(lambda: says(process, f"an ACL denies Describe on topic {topic.name}"), "Describe is named")
+    until(lambda: f"an ACL denies Describe on topic {topic.name}" in process.readiness(), "Describe is named")
     allow(guarded, ResourceType.TOPIC, topic.name, AclOperation.DESCRIBE)
-    until(lambda: says(process, "does not exist, and an ACL denies Create"), "Create is named")
+    until(lambda: "does not exist, and an ACL denies Create" in process.readiness(), "Create is named")
     allow(guarded, ResourceType.TOPIC, topic.name, AclOperation.CREATE)
-    until(lambda: says(process, "denies Read"), "Read is named")
+    until(lambda: "denies Read" in process.readiness(), "Read is named")
     allow(guarded, ResourceType.TOPIC, topic.name, AclOperation.READ)
-    until(lambda: says(process, "denies DescribeConfigs"), "DescribeConfigs is named")
+    until(lambda: "denies DescribeConfigs" in process.readiness(), "DescribeConfigs is named")
     allow(guarded, ResourceType.TOPIC, topic.name, AclOperation.DESCRIBE_CONFIGS)
     process.wait_ready()
     code, printed = set_rate(process, tmp_path, 5000)

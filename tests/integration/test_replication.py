@@ -73,12 +73,8 @@ def test_replicas_being_added_are_throttled_without_any_config(rig: ReplicationR
     watched = rig.watch("added", 3, size)
     assert_held(watched, 2 * MB)
     until(lambda: rig.in_sync("added") == {0: {1, 2, 3}}, "in sync")
-    listed = tools.run(
-        tools.CONFIGS,
-        *("--bootstrap-server", rig.cluster.bootstrap(), "--describe", "--entity-type", "topics"),
-        *("--entity-name", "added"),
-    )
-    assert "throttled" not in listed, "nothing is left behind"
+    words = ("--describe", "--entity-type", "topics", "--entity-name", "added")
+    assert "throttled" not in tools.configs(rig.cluster.bootstrap(), *words), "nothing is left behind"
 
 
 def test_throttle_is_raised_and_switched_off_in_flight(rig: ReplicationRig) -> None:

@@ -21,8 +21,7 @@ sluice = gateway_fixture(quotas={"window_samples": 2, "window_seconds": 1})
 
 def limit(sluice: SluiceProcess, client_id: str, percent: float) -> None:
     words = ("--alter", "--entity-type", "clients", "--entity-name", client_id)
-    where = ("--bootstrap-server", sluice.bootstrap)
-    tools.run(tools.CONFIGS, *where, *words, "--add-config", f"request_percentage={percent}")
+    tools.configs(sluice.bootstrap, *words, "--add-config", f"request_percentage={percent}")
 
 
 def ask_in_a_loop(sluice: SluiceProcess, client_id: str, seconds: float) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from tests.cluster.sasl import MECHANISMS, REAUTH, REAUTH_SECONDS, SASL, SLUICE_
 from tests.conftest import CreateTopic
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import PRODUCE, Topic, batch, describe, produce_request
-from tests.support.sasl_clients import ROUND_TRIPS, Credentials, produce
+from tests.support.round_trips import ROUND_TRIPS, Credentials
 from tests.support.waiting import until
 from tests.support.wire import Wire, request, response, wired
 from tests.support.workers import one_process
@@ -90,10 +90,8 @@ def test_client_is_known_by_its_principal(
     sluice: SluiceProcess, topic: str, client_id: str, tmp_path: Path, family: str, mechanism: str
 ) -> None:
     before = known(sluice, mechanism)
-    value = ROUND_TRIPS[family](
-        sluice.bootstrap, topic, client_id, Credentials.of("bob", mechanism), tmp_path
-    )
-    assert value.startswith(b"by ")
+    bob, values = Credentials.of("bob", mechanism), [f"by {family}".encode()]
+    assert ROUND_TRIPS[family](sluice.bootstrap, topic, client_id, bob, tmp_path, values) == values
     assert known(sluice, mechanism) > before
     series = [line for line in sluice.get("/metrics")[1].splitlines() if "sluice_client_bytes_total{" in line]
     mine = [line for line in series if f'client_id="{client_id}' in line and not line.endswith(" 0.0")]
@@ -192,8 +190,8 @@ def test_delegation_token_has_no_name_and_is_counted(
         *("--create", "--max-life-time-period", "-1"),
     )
     token_id, hmac = next(line.split()[:2] for line in said.splitlines() if "User:alice" in line)
-    properties = Credentials(token_id, "SCRAM-SHA-256", hmac).java(tmp_path, delegation=True)
-    produce(sluice.bootstrap, topic, client_id, properties, "by token")
+    who = Credentials(token_id, "SCRAM-SHA-256", hmac, delegation=True)
+    assert ROUND_TRIPS["java"](sluice.bootstrap, topic, client_id, who, tmp_path, [b"by token"])
     assert known(sluice, "delegation token", "unknown") >= 1
     assert moved(sluice, "", client_id) > 0
 

@@ -5,7 +5,6 @@ Two authorities: `servers` vouches for the broker and for Sluice's front, `peopl
 the broker.
 """
 
-import asyncio
 import os
 import shutil
 import ssl
@@ -13,24 +12,24 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from kafka import KafkaConsumer, KafkaProducer
 
-from tests.cluster import HOST, Cluster, ClusterOptions, tools
+from tests.cluster import HOST, Cluster, ClusterOptions
 from tests.cluster.options import Listener
 from tests.support.certificates import Authority, Certificate
 from tests.support.numbered import NumberedProducer, lost, read_all, write_all
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import create
+from tests.support.round_trips import ROUND_TRIPS
 from tests.support.waiting import until
 
-SECONDS_MAX = 60
 RULES = r"RULE:^CN=([^,]+),OU=ops,.*$/$1/L,DEFAULT"
 MB = 1_000_000
 # Larger than a TLS record, larger than Sluice's buffer, and as large as a broker takes.
 VALUES = [b"", b"a" * 10, os.urandom(20_000), os.urandom(300_000), *(os.urandom(990_000) for _ in range(12))]
+LINES = [b"%d-" % number + b"x" * 5000 for number in range(1000)]
 RATE = 500_000
 
 
@@ -65,29 +64,38 @@ class Site:
             "ssl.client.auth": "required",
         }
 
-    def librdkafka(self, bootstrap: str, who: str | None = "Alice", **more: object) -> dict[str, object]:
-        """Its configuration for a client with this person's certificate."""
-        settings: dict[str, object] = {
-            "bootstrap.servers": bootstrap,
-            "security.protocol": "SSL",
-            "ssl.ca.location": str(self.servers.cert_file),
-            "log_level": 0,
-            **more,
-        }
-        if who is not None:
-            person = self.person(who)
-            settings["ssl.certificate.location"] = str(person.cert_file)
-            settings["ssl.key.location"] = str(person.key_file)
-        return settings
 
-    def context(self, who: str | None = "Alice", version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
-        """Python's own, for the clients that are written in it."""
-        context = ssl.create_default_context(cafile=self.servers.cert_file)
-        if who is not None:
-            context.load_cert_chain(self.person(who).cert_file, self.person(who).key_file)
-        if version is not None:
-            context.minimum_version = context.maximum_version = version
-        return context
+@dataclass(frozen=True)
+class Person:
+    """A client with a certificate, or without one; of Python's clients the version may be given."""
+
+    site: Site
+    name: str = ""
+    version: ssl.TLSVersion | None = None
+
+    def librdkafka(self) -> dict[str, Any]:
+        found = {"security.protocol": "SSL", "ssl.ca.location": str(self.site.servers.cert_file)}
+        if self.name:
+            own = self.site.person(self.name)
+            found |= {"ssl.certificate.location": str(own.cert_file), "ssl.key.location": str(own.key_file)}
+        return found
+
+    def python(self, _provider: object) -> dict[str, Any]:
+        own, context = (
+            self.site.person(self.name),
+            ssl.create_default_context(cafile=self.site.servers.cert_file),
+        )
+        context.load_cert_chain(own.cert_file, own.key_file)
+        if self.version is not None:
+            context.minimum_version = context.maximum_version = self.version
+        return {"security_protocol": "SSL", "ssl_context": context}
+
+    def java(self, directory: Path) -> str:
+        stores = (self.site.person(self.name).store_file, self.site.servers.cert_file)
+        keys = ("security.protocol=SSL", "ssl.keystore.type=PEM", "ssl.truststore.type=PEM")
+        lines = (*keys, f"ssl.keystore.location={stores[0]}", f"ssl.truststore.location={stores[1]}")
+        (directory / "java.properties").write_text("\n".join(lines))
+        return str(directory / "java.properties")
 
 
 @pytest.fixture(scope="module")
@@ -152,69 +160,31 @@ def throttled(sluice: SluiceProcess, user: str, kind: str) -> float:
     return sluice.metric("sluice_client_throttled_requests_total", user=user, type=kind)
 
 
-def test_librdkafkas_records_pass_both_ways_unchanged(
-    site: Site, secure: Cluster, sluice: SluiceProcess, topic: str
+@pytest.mark.parametrize(
+    ("family", "version"),
+    [
+        ("librdkafka", None),
+        ("kafka-python", ssl.TLSVersion.TLSv1_2),
+        ("kafka-python", ssl.TLSVersion.TLSv1_3),
+        ("aiokafka", None),
+        ("java", None),
+    ],
+)
+def test_records_pass_both_ways_unchanged(
+    site: Site,
+    secure: Cluster,
+    sluice: SluiceProcess,
+    topic: str,
+    tmp_path: Path,
+    family: str,
+    version: ssl.TLSVersion | None,
 ) -> None:
-    config = site.librdkafka(sluice.bootstrap)
-    write_all(sluice.bootstrap, topic, VALUES, settings=config)
-    assert read_all(secure.bootstrap(), topic) == VALUES
-    assert read_all(sluice.bootstrap, topic, settings=config) == VALUES
+    values = LINES if family == "java" else VALUES
+    alice = Person(site, "Alice", version)
+    assert ROUND_TRIPS[family](sluice.bootstrap, topic, "tls", alice, tmp_path, values) == values
+    assert read_all(secure.bootstrap(), topic) == values
     assert sluice.metric("sluice_spliced_bytes_total") == 0
-    assert sluice.metric("sluice_client_bytes_total", user="alice", type="Produce") > 12 * MB
-
-
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_kafka_pythons_records_pass_both_ways_unchanged(
-    site: Site, sluice: SluiceProcess, topic: str, version: ssl.TLSVersion
-) -> None:
-    common = {
-        "bootstrap_servers": sluice.bootstrap,
-        "security_protocol": "SSL",
-        "ssl_context": site.context("Alice", version),
-    }
-    producer = KafkaProducer(**common, max_request_size=2 * MB)
-    sent = [producer.send(topic, value) for value in VALUES]
-    for one in sent:
-        one.get(timeout=SECONDS_MAX)
-    producer.close()
-    consumer = KafkaConsumer(
-        topic, **common, auto_offset_reset="earliest", group_id=None, consumer_timeout_ms=SECONDS_MAX * 1000
-    )
-    assert [next(consumer).value for _ in VALUES] == VALUES
-    consumer.close()
-
-
-async def test_aiokafkas_records_pass_both_ways_unchanged(
-    site: Site, sluice: SluiceProcess, topic: str
-) -> None:
-    common = {
-        "bootstrap_servers": sluice.bootstrap,
-        "security_protocol": "SSL",
-        "ssl_context": site.context(),
-    }
-    async with asyncio.timeout(SECONDS_MAX):
-        async with AIOKafkaProducer(**common, max_request_size=2 * MB) as producer:
-            for value in VALUES:
-                await producer.send_and_wait(topic, value)
-        async with AIOKafkaConsumer(topic, **common, auto_offset_reset="earliest") as consumer:
-            assert [(await consumer.getone()).value for _ in VALUES] == VALUES
-
-
-def test_javas_records_pass_both_ways_unchanged(
-    site: Site, secure: Cluster, sluice: SluiceProcess, topic: str
-) -> None:
-    person = site.person("Alice")
-    config = site.directory / "java.properties"
-    config.write_text(
-        "security.protocol=SSL\nssl.keystore.type=PEM\nssl.truststore.type=PEM\n"
-        f"ssl.keystore.location={person.store_file}\nssl.truststore.location={site.servers.cert_file}\n"
-    )
-    lines = [f"{number}-{'x' * 5000}" for number in range(1000)]
-    common = ("--bootstrap-server", sluice.bootstrap, "--topic", topic, "--command-config", str(config))
-    tools.run(tools.CONSOLE_PRODUCER, *common, text="\n".join(lines) + "\n")
-    assert read_all(secure.bootstrap(), topic) == [line.encode() for line in lines]
-    found = tools.run(tools.CONSOLE_CONSUMER, *common, "--from-beginning", "--max-messages", "1000")
-    assert [line for line in found.splitlines() if "-x" in line] == lines
+    assert sluice.metric("sluice_client_bytes_total", user="alice", type="Produce") > sum(map(len, values))
 
 
 def test_throttled_records_pass_both_ways_unchanged(
@@ -222,7 +192,7 @@ def test_throttled_records_pass_both_ways_unchanged(
 ) -> None:
     """Carol's 3 MB at 500 KB/s: held and muted in the middle of what TLS has buffered, and nothing is lost."""
     values = [os.urandom(100_000) for _ in range(30)]
-    config = site.librdkafka(sluice.bootstrap, "Carol", **{"fetch.message.max.bytes": 200_000})
+    config = Person(site, "Carol").librdkafka() | {"fetch.message.max.bytes": 200_000}
     started = time.monotonic()
     write_all(sluice.bootstrap, topic, values, settings={**config, "batch.size": 200_000})
     # 3 MB at 0.5 MB/s are 6 s, less the bursts of one second and the last request.
@@ -260,7 +230,7 @@ def test_certificate_is_swapped_under_a_producer_that_does_not_notice(
     made.sections["listeners.tls"]["client_auth"] = "none"  # type: ignore[index]  # it is a dict here
     with (
         SluiceProcess.configured(made, tmp_path) as sluice,
-        NumberedProducer(sluice.bootstrap, topic, settings=site.librdkafka(sluice.bootstrap, None)) as load,
+        NumberedProducer(sluice.bootstrap, topic, settings=Person(site).librdkafka()) as load,
     ):
         load.wait_for(100)
         before, opened = shown(sluice.ports.bootstrap), sluice.metric("sluice_connections_opened_total")
@@ -289,13 +259,6 @@ def test_broker_that_does_not_know_sluice_is_named_as_the_reason(
     made.sections["cluster.tls"]["ca_file"] = str(site.servers.cert_file)  # type: ignore[index]
     sluice = SluiceProcess(["--config", str(made.write(tmp_path))], made.ports, tmp_path)
     try:
-        until(lambda: "unreachable" in page(sluice), "it says that the cluster is unreachable")
+        until(lambda: "unreachable" in sluice.readiness(), "it says that the cluster is unreachable")
     finally:
         assert sluice.stop() == 0
-
-
-def page(sluice: SluiceProcess) -> str:
-    try:
-        return sluice.get("/readyz")[1]
-    except OSError:
-        return ""

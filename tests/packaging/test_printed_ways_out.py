@@ -125,11 +125,8 @@ def printed(heading: str) -> list[str]:
 
 def of_brokers(kafka: Cluster) -> str:
     """Return the brokers' own quota of the client id `reports`."""
-    return tools.run(
-        tools.CONFIGS,
-        *("--bootstrap-server", kafka.bootstrap(), "--describe"),
-        *("--entity-type", "clients", "--entity-name", "reports"),
-    )
+    words = ("--describe", "--entity-type", "clients", "--entity-name", "reports")
+    return tools.configs(kafka.bootstrap(), *words)
 
 
 def topics_of(kafka: Cluster) -> set[str]:

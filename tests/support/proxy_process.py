@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
+from urllib.parse import urlencode
 
 from tests.cluster import HOST, Address, free_ports, processes
 from tests.support.waiting import until
@@ -211,6 +212,18 @@ class SluiceProcess:
         assert status == 200, text
         found: dict[str, Any] = json.loads(text)
         return found
+
+    def asked(self, path: str, **query: object) -> dict[str, Any] | None:
+        """Ask for a document; None while it has none."""
+        status, text = self.get(f"{path}?{urlencode(query)}")
+        found: dict[str, Any] | None = json.loads(text) if status == 200 else None
+        return found
+
+    def readiness(self) -> str:
+        """Return what `/readyz` says; "" before the admin port is open."""
+        with contextlib.suppress(OSError):
+            return self.get("/readyz")[1]
+        return ""
 
     def metric(self, name: str, **labels: str) -> float:
         """Add up one metric's series that have these labels; 0 when there are none."""

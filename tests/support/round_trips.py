@@ -1,29 +1,43 @@
-"""Credentials for every kind of client, and one record there and back with each.
+"""Records there and back with each kind of client, whoever it is.
 
 Java is Kafka's own console tools. Tokens are unsecured JWTs, which the listeners of `tests.cluster.sasl` take.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tests.cluster import tools
 from tests.cluster.sasl import bearer_token, password
 from tests.support.numbered import read_all, write_all
 
 _SECONDS: Final = 60
+_REQUEST_BYTES_MAX: Final = 2_000_000
+
+
+class Who(Protocol):
+    """Says who a client is, in each client's configuration."""
+
+    def librdkafka(self) -> dict[str, Any]: ...
+
+    def python(self, provider: Any) -> dict[str, Any]:
+        """For kafka-python and aiokafka; `provider` makes their own kind of token provider."""
+
+    def java(self, directory: Path) -> str:
+        """Write a properties file and return its path."""
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Who, and how. `secret` is the password; none for OAUTHBEARER."""
+    """A user of a mechanism. `secret` is the password; none for OAUTHBEARER."""
 
     user: str
     mechanism: str
     secret: str = ""
+    delegation: bool = False
 
     @classmethod
     def of(cls, user: str, mechanism: str) -> "Credentials":
@@ -37,40 +51,42 @@ class Credentials:
         return found | {"sasl.username": self.user, "sasl.password": self.secret}
 
     def python(self, provider: Any) -> dict[str, Any]:
-        """For kafka-python and aiokafka; `provider` makes their own kind of token provider."""
         found: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": self.mechanism}
         if self.mechanism == "OAUTHBEARER":
             return found | {"sasl_oauth_token_provider": provider(bearer_token(self.user))}
         return found | {"sasl_plain_username": self.user, "sasl_plain_password": self.secret}
 
-    def java(self, directory: Path, *, delegation: bool = False) -> str:
-        """Write a properties file and return its path."""
+    def java(self, directory: Path) -> str:
         modules = "org.apache.kafka.common.security"
         if self.mechanism == "OAUTHBEARER":
             jaas = f'{modules}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{self.user}";'
         else:
             module = "plain.PlainLoginModule" if self.mechanism == "PLAIN" else "scram.ScramLoginModule"
-            token = ' tokenauth="true"' if delegation else ""
+            token = ' tokenauth="true"' if self.delegation else ""
             jaas = f'{modules}.{module} required username="{self.user}" password="{self.secret}"{token};'
-        path = directory / f"{self.mechanism}-{'token' if delegation else self.user}.properties"
+        path = directory / f"{self.mechanism}-{'token' if self.delegation else self.user}.properties"
         path.write_text(
             f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={self.mechanism}\nsasl.jaas.config={jaas}\n"
         )
         return str(path)
 
 
-RoundTrip = Callable[[str, str, str, Credentials, Path], bytes]
+Values = Sequence[bytes]
+# Bootstrap, topic, client id, who, a directory, values; gives what is read back.
+RoundTrip = Callable[[str, str, str, Who, Path, Values], list[bytes]]
 
 
-def librdkafka(bootstrap: str, topic: str, client_id: str, who: Credentials, _directory: Path) -> bytes:
-    """Produce one record and return what is read back."""
+def librdkafka(
+    bootstrap: str, topic: str, client_id: str, who: Who, _directory: Path, values: Values
+) -> list[bytes]:
     common = {"client.id": client_id, **who.librdkafka()}
-    write_all(bootstrap, topic, [b"by librdkafka"], settings=common)
-    return read_all(bootstrap, topic, settings=common | {"group.id": client_id})[0]
+    write_all(bootstrap, topic, values, settings=common)
+    return read_all(bootstrap, topic, settings=common | {"group.id": client_id})
 
 
-def kafka_python(bootstrap: str, topic: str, client_id: str, who: Credentials, _directory: Path) -> bytes:
-    """Produce one record and return what is read back."""
+def kafka_python(
+    bootstrap: str, topic: str, client_id: str, who: Who, _directory: Path, values: Values
+) -> list[bytes]:
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.net.sasl.oauth import AbstractTokenProvider
 
@@ -83,19 +99,21 @@ def kafka_python(bootstrap: str, topic: str, client_id: str, who: Credentials, _
             return self._token
 
     common = {"bootstrap_servers": bootstrap, "client_id": client_id, **who.python(Provider)}
-    producer = KafkaProducer(**common)
-    producer.send(topic, b"by kafka-python").get(_SECONDS)
+    producer = KafkaProducer(**common, max_request_size=_REQUEST_BYTES_MAX)
+    for sent in [producer.send(topic, value) for value in values]:
+        sent.get(_SECONDS)
     producer.close()
     consumer = KafkaConsumer(**common, consumer_timeout_ms=1000 * _SECONDS)
     consumer.assign([TopicPartition(topic, 0)])
     consumer.seek_to_beginning()
-    value: bytes = next(consumer).value
+    found = [next(consumer).value for _ in values]
     consumer.close()
-    return value
+    return found
 
 
-def aiokafka(bootstrap: str, topic: str, client_id: str, who: Credentials, _directory: Path) -> bytes:
-    """Produce one record and return what is read back."""
+def aiokafka(
+    bootstrap: str, topic: str, client_id: str, who: Who, _directory: Path, values: Values
+) -> list[bytes]:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
     from aiokafka.abc import AbstractTokenProvider
 
@@ -106,43 +124,31 @@ def aiokafka(bootstrap: str, topic: str, client_id: str, who: Credentials, _dire
         async def token(self) -> str:
             return self._token
 
-    async def there_and_back() -> bytes:
+    async def there_and_back() -> list[bytes]:
         common = {"bootstrap_servers": bootstrap, "client_id": client_id, **who.python(Provider)}
-        producer = AIOKafkaProducer(**common)
-        await producer.start()
-        await producer.send_and_wait(topic, b"by aiokafka")
-        await producer.stop()
-        consumer = AIOKafkaConsumer(**common)
-        await consumer.start()
-        consumer.assign([TopicPartition(topic, 0)])
-        await consumer.seek_to_beginning()
-        value: bytes = (await asyncio.wait_for(consumer.getone(), _SECONDS)).value
-        await consumer.stop()
-        return value
+        async with asyncio.timeout(_SECONDS):
+            async with AIOKafkaProducer(**common, max_request_size=_REQUEST_BYTES_MAX) as producer:
+                for value in values:
+                    await producer.send_and_wait(topic, value)
+            async with AIOKafkaConsumer(**common) as consumer:
+                consumer.assign([TopicPartition(topic, 0)])
+                await consumer.seek_to_beginning()
+                return [(await consumer.getone()).value for _ in values]
 
     return asyncio.run(there_and_back())
 
 
-def java(bootstrap: str, topic: str, client_id: str, who: Credentials, directory: Path) -> bytes:
-    """Produce one record and return what is read back."""
-    produce(bootstrap, topic, client_id, who.java(directory), "by Java")
-    read = tools.run(
-        tools.CONSOLE_CONSUMER,
-        *("--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0", "--offset", "earliest"),
-        *("--max-messages", "1", "--timeout-ms", str(1000 * _SECONDS)),
-        *("--command-config", who.java(directory), "--command-property", f"client.id={client_id}"),
-    )
-    return next(line for line in read.splitlines() if line.startswith("by ")).encode()
-
-
-def produce(bootstrap: str, topic: str, client_id: str, properties: str, text: str) -> None:
-    """Produce one record with Kafka's console producer."""
-    tools.run(
-        tools.CONSOLE_PRODUCER,
-        *("--bootstrap-server", bootstrap, "--topic", topic, "--command-config", properties),
+def java(
+    bootstrap: str, topic: str, client_id: str, who: Who, directory: Path, values: Values
+) -> list[bytes]:
+    common = (
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--command-config", who.java(directory)),
         *("--command-property", f"client.id={client_id}"),
-        text=text + "\n",
     )
+    tools.run(tools.CONSOLE_PRODUCER, *common, text="".join(f"{value.decode()}\n" for value in values))
+    limits = ("--max-messages", str(len(values)), "--timeout-ms", str(1000 * _SECONDS))
+    read = tools.run(tools.CONSOLE_CONSUMER, *common, "--partition", "0", "--offset", "earliest", *limits)
+    return [line for line in read.encode().splitlines() if line in set(values)]
 
 
 ROUND_TRIPS: Final[dict[str, RoundTrip]] = {
