@@ -705,7 +705,7 @@ class Elected:
         """Become the holder; returns the new lessor."""
         at_ms, again = self._now_ms(), roster.begun is self._begun
         begun = Past(self._run, None) if again else roster.begun
-        lessor = Lessor(self._terms(), self._run, _whole, at_ms, learning_ms, begun.lessees)
+        lessor = Lessor(self._terms(), self._run, lambda _: 1.0, at_ms, learning_ms, begun.lessees)
         if again:  # its tenure was over: what the group has is the roster of the lessor before
             lessor.enlist(-1)
             self._thread.submit(self._group.enlist(roster, Roster(begun, 0, None)))
@@ -753,11 +753,6 @@ class Elected:
                 cause=problem.cause,
                 detail=problem.text,
             )
-
-
-def _whole(_key: str) -> float:
-    """Return 1: the share of each quota that the holder of a fleet leases, which is all of it."""
-    return 1.0
 
 
 def _differs(problem: Problem, before: Problem | None) -> bool:

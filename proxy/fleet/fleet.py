@@ -251,9 +251,4 @@ class Fleet:
 
     def _lead(self) -> None:
         at_ms = self._now_ms()
-        self._port.lead(Lessor(self._lessee.terms, self._lessee.name.run, _whole, at_ms, LEASE_MS))
-
-
-def _whole(_key: str) -> float:
-    """Return 1: the share of each quota that the holder of a fleet leases, which is all of it."""
-    return 1.0
+        self._port.lead(Lessor(self._lessee.terms, self._lessee.name.run, lambda _: 1.0, at_ms, LEASE_MS))

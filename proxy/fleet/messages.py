@@ -81,11 +81,15 @@ Facts = Annotated[Mapping[_Fact, _Fact], Meta(max_length=FACTS_MAX)]
 
 
 class MessageError(Exception):
-    """Malformed bytes; the text says what is wrong, and at which field."""
+    """Malformed bytes; the text says what is wrong, and at which field, and `cause` is the label of its counter."""
+
+    cause = "malformed"
 
 
 class VersionError(MessageError):
     """A hello of another version of the protocol."""
+
+    cause = "version"
 
 
 # Messages
@@ -326,12 +330,16 @@ def _check_texts(texts: Iterable[str], bytes_max: int) -> None:
 class SignatureError(MessageError):
     """A frame is not signed with this process's secret."""
 
+    cause = "secret"
+
     def __init__(self) -> None:
         super().__init__("wrong signature: fleet.secret_file must be the same in all members")
 
 
 class TlsMismatchError(MessageError):
     """One side speaks TLS, and the other does not."""
+
+    cause = "tls"
 
     def __init__(self) -> None:
         super().__init__("the peer speaks TLS, and this process does not: [fleet.tls] must be in all members")

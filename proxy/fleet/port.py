@@ -32,10 +32,7 @@ from proxy.fleet.messages import (
     Message,
     MessageError,
     Question,
-    SignatureError,
-    TlsMismatchError,
     Told,
-    VersionError,
     View,
     read,
     refusal,
@@ -363,6 +360,7 @@ class HolderPort:
         tls: returns the TLS context of the port; None for plaintext.
 
     Attributes:
+        lessor: None while this process is not the holder.
         responding: handles members' requests that are not about shares.
         enlists: called with each roster of the lessor; None where no successor reads it.
     """
@@ -380,7 +378,7 @@ class HolderPort:
         self._now_ms = now_ms
         self._figures = figures
         self.responding = Responding()
-        self._lessor: Lessor | None = None
+        self.lessor: Lessor | None = None
         self._tenures = 0
         self.enlists: Callable[[int, frozenset[int] | None], object] | None = None
         self._enlisted = -1  # the number of the last roster
@@ -397,15 +395,10 @@ class HolderPort:
         self._flush_handle: asyncio.TimerHandle | None = None
 
     @property
-    def lessor(self) -> Lessor | None:
-        """The lessor; None while this process is not the holder."""
-        return self._lessor
-
-    @property
     def tenure(self) -> int:
         """The number of this tenure as the holder; 0 if this process is not the holder now. In any thread."""
         over = self._tenure_ms is not None and self._now_ms() >= self._confirmed_ms + self._tenure_ms
-        return 0 if self._lessor is None or over else self._tenures
+        return 0 if self.lessor is None or over else self._tenures
 
     def lead(self, lessor: Lessor, tenure_ms: int | None = None) -> None:
         """Become the holder: members are served from now on.
@@ -414,7 +407,7 @@ class HolderPort:
             tenure_ms: how long it remains the holder without `confirm`; None: until `retire`.
         """
         now_ms = self._now_ms()
-        self._lessor, self._tenure_ms, self._enlisted = lessor, tenure_ms, -1
+        self.lessor, self._tenure_ms, self._enlisted = lessor, tenure_ms, -1
         self._figures.holds = True
         self._tenures += 1
         if tenure_ms is not None:
@@ -429,8 +422,8 @@ class HolderPort:
     def confirm(self, at_ms: int) -> None:
         """Extend the tenure: this process was still the holder at `at_ms`."""
         self._confirmed_ms = at_ms
-        if self._lessor is not None:
-            self._lessor.confirm(at_ms)
+        if self.lessor is not None:
+            self.lessor.confirm(at_ms)
 
     def lasting_ms(self) -> int | None:
         """The longest time in ms that leases granted here or before may last; None if it is not the holder."""
@@ -439,9 +432,9 @@ class HolderPort:
 
     def retire(self, problem: str) -> None:
         """Stop being the holder; members are refused from now on."""
-        if self._lessor is None:
+        if self.lessor is None:
             return
-        self._lessor, self._figures.holds, self._figures.members = None, False, 0
+        self.lessor, self._figures.holds, self._figures.members = None, False, 0
         event(logger, logging.INFO, "this member is no longer the holder of the fleet", detail=problem)
         refused = write(refusal("not_holder", problem))
         for link in self._members.values():
@@ -489,7 +482,7 @@ class HolderPort:
 
     def view(self) -> View | None:
         """Return the fleet as this holder sees it; None if this process is not the holder."""
-        lessor, now_ms = self._lessor, self._now_ms()
+        lessor, now_ms = self.lessor, self._now_ms()
         if lessor is None:
             return None
         lessees = lessor.lessees
@@ -538,9 +531,9 @@ class HolderPort:
 
         By then none of its workers can use them. Counts `sign`, how the end was noticed, and logs an event.
         """
-        if self._lessor is None:
+        if self.lessor is None:
             return
-        self._lessor.ended(lessee.run, self._now_ms())
+        self.lessor.ended(lessee.run, self._now_ms())
         self._figures.ended[sign] += 1
         event(
             logger,
@@ -578,7 +571,7 @@ class HolderPort:
             self._unproven.pop(writer, None)
             link = self._links[writer] = _Link(writer, frames)
             while True:
-                lessor = self._lessor
+                lessor = self.lessor
                 lease_ms = 0 if lessor is None else lessor.terms.lease_ms
                 async with asyncio.timeout(max(HELLO_SECONDS_MAX, lease_ms / 1000)):
                     message = await frames.receive(reader)
@@ -586,11 +579,9 @@ class HolderPort:
                 if not self._take(link, read(message)):
                     return
                 await asyncio.sleep(_GAP_SECONDS)
-        except MessageError as error:
+        except (MessageError, _RefusedError) as error:
             if frames.greeted and not frames.proven:
                 writer.write(frames.no_proof())
-            await self._refuse(writer, link, _cause(error), str(error))
-        except _RefusedError as error:
             await self._refuse(writer, link, error.cause, str(error))
 
     def _take(self, link: _Link, message: Message) -> bool:
@@ -606,9 +597,9 @@ class HolderPort:
                 raise _RefusedError("not_holder", "this process is not the holder of the fleet")
             self.responding.take(message, lambda response: link.send(write(response)))
         elif isinstance(message, Leave):
-            if link.lessee is not None and self._lessor is not None:
+            if link.lessee is not None and self.lessor is not None:
                 self._ends.forget(link.lessee)
-                self._lessor.leave(link.lessee)
+                self.lessor.leave(link.lessee)
                 self._figures.received["left"] += 1
                 self._flush_soon()
             return False
@@ -647,16 +638,16 @@ class HolderPort:
     def _told(self, link: _Link, lessee: LesseeId) -> None:
         """Apply a member's facts: where it listens, and which holders it has seen end."""
         self._ends.connected(lessee, link.place)
-        if self._lessor is not None:
+        if self.lessor is not None:
             for run in link.facts.get(ENDED, "").split():
                 with suppress(ValueError):
-                    self._lessor.ended(int(run, 16), self._now_ms())
+                    self.lessor.ended(int(run, 16), self._now_ms())
 
     def _leading(self) -> Lessor | None:
         """Return the lessor if this process is the holder and its tenure has not ended; else None."""
         if self._tenure_ms is not None and self._now_ms() >= self._confirmed_ms + self._tenure_ms:
             self.retire("Kafka has not confirmed this holder in time")
-        return self._lessor
+        return self.lessor
 
     def _flush_soon(self) -> None:
         if self._flush_handle is None:
@@ -702,11 +693,3 @@ class HolderPort:
         with suppress(TimeoutError):
             async with asyncio.timeout(_WRITE_SECONDS_MAX):
                 await writer.drain()
-
-
-def _cause(error: MessageError) -> str:
-    if isinstance(error, SignatureError):
-        return "secret"
-    if isinstance(error, TlsMismatchError):
-        return "tls"
-    return "version" if isinstance(error, VersionError) else "malformed"
