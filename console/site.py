@@ -27,7 +27,7 @@ from console.board import STREAMS_MAX, Board, ConsoleOptions
 from console.rendering import Renderer, clock
 from console.views import VIEWS, Asked
 from proxy.system.errors import StartError, sluice_version, system_reason
-from proxy.system.hosts import is_ip
+from proxy.system.hosts import host_of, is_ip
 from proxy.system.logs import event, set_up
 
 LOG: Final = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class Guard:
         """Return the response that refuses a request; None if the request may pass."""
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or not self._is_allowed(_host(hosts[0])):
+        if len(hosts) != 1 or not self._is_allowed(host_of(hosts[0])):
             return self._refuse("host name not allowed: --behind-proxy NAME allows one", 403)
         linked = headers.get("sec-fetch-mode", "navigate") == "navigate"
         if not linked and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
@@ -185,20 +185,6 @@ async def _token_in(request: Request) -> str:
 def _same(given: str, right: str) -> bool:
     """Compare two texts in a time that does not depend on where they differ."""
     return hmac.compare_digest(given.encode("utf-8", "backslashreplace"), right.encode())
-
-
-def _host(authority: str) -> str:
-    """Return the host of `host:port`, in lower case.
-
-    >>> _host("LOCALHOST:9190"), _host("[::1]:9190"), _host("a.example.")
-    ('localhost', '::1', 'a.example')
-    """
-    name, colon, port = authority.rpartition(":")
-    if not colon or not port.isdecimal():
-        name = authority
-    if name.startswith("[") and name.endswith("]"):
-        name = name[1:-1]
-    return name.lower().removesuffix(".")
 
 
 _PING_SECONDS: Final = 15

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
-from console.board import SLOT_SECONDS, Board, Sample
+from console.board import SLOT_SECONDS, Board
 from console.causes import WAITS_MIN, cause, heaviest, trouble
 from console.merging import merge_client, worst
-from proxy.explain.documents import SLOW_MS, BrokerTimes, ClientDocument, ClientRow, Quota, RuleRow
+from proxy.explain.documents import SLOW_MS, BrokerTimes, ClientRow, Quota
 
 # ----------------------------------------------------------------------------------------------------
 # Lists of clients: filtered, sorted, and one page of them. Pure.
@@ -78,7 +78,8 @@ class Asked:
         other, usual = replace(self, **changes), Asked()
         if "sort" in changes and "order" not in changes:
             reverse = changes["sort"] == self.sort and self.order == _first_order(self.sort)
-            other = replace(other, order=_other(self.order) if reverse else _first_order(other.sort))
+            turned = "asc" if self.order == "desc" else "desc"
+            other = replace(other, order=turned if reverse else _first_order(other.sort))
         if "page" not in changes and "window" not in changes:
             other = replace(other, page=1)
         fields = {
@@ -143,10 +144,6 @@ def _key(sort: str, brokers: Sequence[BrokerTimes]) -> Callable[[ClientRow], Any
 
 def _first_order(sort: str) -> str:
     return "asc" if sort == "client" else "desc"
-
-
-def _other(order: str) -> str:
-    return "asc" if order == "desc" else "desc"
 
 
 _TROUBLED_MAX: Final = 6  # clients with their sentence on the first screen
@@ -243,8 +240,10 @@ async def client(board: Board, asked: Asked) -> View:
     if not found:
         return View("client", title, ("banners", "unknown_client"), common, found=False)
     first = worst(found)
+    at = first.broker.broker if first.broker and first.time.broker >= _BROKER_MIN else None
     now = time.monotonic()
     slots = max(_TIMELINE_SLOTS_MIN, board.history.seconds(now) // SLOT_SECONDS)
+    samples = board.history.client((asked.user, asked.client_id), now, slots)
     return View(
         "client",
         title,
@@ -253,10 +252,11 @@ async def client(board: Board, asked: Asked) -> View:
             **common,
             "one": first,
             "others": [one for one in found if one is not first],
-            "samples": _until_last(board.history.client((asked.user, asked.client_id), now, slots)),
+            # Without the newest if that is not known yet: it would look as if the client were gone.
+            "samples": samples[:-1] if samples[-1] is None else samples,
             "samples_seconds": slots * SLOT_SECONDS,
             "together": merge_client(found, shared=board.shared),
-            "slow": next((broker for broker in brokers if _is_slow(first, broker)), None),
+            "slow": next((one for one in brokers if one.broker == at and one.p99_ms >= SLOW_MS), None),
         },
     )
 
@@ -266,7 +266,8 @@ async def rule(board: Board, asked: Asked) -> View:
     found, brokers, rules = await asyncio.gather(board.clients(asked.window), board.brokers(), board.rules())
     under = [one for one in found.clients if _is_under(one, asked)]
     chosen = choose(under, asked, brokers)
-    row = next((one for one in rules or () if _is_same(one, asked)), None)
+    wanted = asked.kind, asked.key, asked.entity
+    row = next((one for one in rules or () if (one.kind, one.key, one.entity) == wanted), None)
     return View(
         "rule",
         f"{asked.key or asked.kind} of {asked.entity}",
@@ -343,16 +344,13 @@ async def _troubled(
     now = time.monotonic()
     troubled = []
     for (one, found), known in zip(chosen, details, strict=True):
-        sentence = worst(known).sentence if known else found.text
-        if found.kind == "broker" and known and not _at_slow_broker(worst(known)):
+        first = worst(known) if known else None
+        if found.kind == "broker" and first and first.broker and first.broker.p99_ms < SLOW_MS:
             continue  # another broker is slow
+        sentence = first.sentence if first else found.text
         samples = board.history.client((one.user, one.client_id), now, _ROWS_SPARK_SLOTS)
         troubled.append(TroubledClient(one, found.kind, found.part, sentence, samples))
     return troubled
-
-
-def _at_slow_broker(one: ClientDocument) -> bool:
-    return one.broker is None or one.broker.p99_ms >= SLOW_MS
 
 
 def _row(board: Board, one: ClientRow, brokers: Sequence[BrokerTimes]) -> Mapping[str, Any]:
@@ -366,27 +364,10 @@ def _row(board: Board, one: ClientRow, brokers: Sequence[BrokerTimes]) -> Mappin
     }
 
 
-def _until_last(samples: Sequence[Sample]) -> Sequence[Sample]:
-    """Return the samples without the newest if that is not known yet; it would look as if the client were gone."""
-    return samples[:-1] if samples and samples[-1] is None else samples
-
-
-def _is_slow(one: ClientDocument, broker: BrokerTimes) -> bool:
-    known = one.broker
-    return (
-        one.time.broker >= _BROKER_MIN
-        and known is not None
-        and broker.broker == known.broker
-        and broker.p99_ms >= SLOW_MS
-    )
-
-
 def _names(one: ClientRow, asked: Asked) -> bool:
     """Whether this rule is the one that the client waits for."""
-    found = one.rule
-    if found is None or (found.kind, found.key) != (asked.kind, asked.key):
-        return False
-    return found.holder == asked.entity
+    found = one.rule and (one.rule.kind, one.rule.key, one.rule.holder)
+    return found == (asked.kind, asked.key, asked.entity)
 
 
 def _is_under(one: ClientRow, asked: Asked) -> bool:
@@ -394,7 +375,3 @@ def _is_under(one: ClientRow, asked: Asked) -> bool:
     if _names(one, asked):
         return True
     return any((quota.kind, quota.entity) == (asked.kind, asked.entity) for quota in one.quotas)
-
-
-def _is_same(row: RuleRow, asked: Asked) -> bool:
-    return (row.kind, row.key, row.entity) == (asked.kind, asked.key, asked.entity)

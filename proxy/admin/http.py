@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import parse_qs
 
+from proxy.system.hosts import host_of
+
 READ_ONLY: Final = "only GET and HEAD are allowed: this page is read-only"
 HEAD_BYTES_MAX: Final = 8192  # nginx and Apache httpd take 8 KiB by default too
 _TARGET: Final = re.compile(r"/[!-~]*", re.ASCII)
@@ -103,7 +105,7 @@ def parse(head: bytes) -> Request:
         raise RefusedError(413, "a request body is not allowed")
     wish = headers.get("connection", "").lower()
     close = wish == "close" or (version == "HTTP/1.0" and wish != "keep-alive")
-    host = _host(headers.get("host", ""))
+    host = host_of(headers.get("host", ""))
     path, _, query = target.partition("?")
     action = headers.get("sluice-action", "")
     relayed = ""
@@ -141,16 +143,6 @@ def _headers(lines: list[str]) -> dict[str, str]:
             raise RefusedError(400, "more than one Host header")
         headers[name.lower()] = value.strip()
     return headers
-
-
-def _host(authority: str) -> str:
-    """Return the host of a Host header, without its port, brackets and final dot: `name:80`, `[::1]:80`, `name.`."""
-    name, colon, port = authority.rpartition(":")
-    if not colon or not port.isdecimal():
-        name = authority
-    if name.startswith("[") and name.endswith("]"):
-        name = name[1:-1]
-    return name.lower().removesuffix(".")
 
 
 # ----------------------------------------------------------------------------------------------------

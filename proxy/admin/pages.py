@@ -54,11 +54,6 @@ def strong(notice: str) -> str:
     return f"<p><strong>{escape(printable(notice))}</strong></p>" if notice else ""
 
 
-def health() -> Page:
-    """Return /healthz: the process responds."""
-    return Page(200, TEXT, b"ok\n")
-
-
 def ready(reason: str) -> Page:
     """Return /readyz: status 200 if `reason` is empty, else 503 with the reason why clients cannot be served."""
     if reason:
@@ -69,11 +64,6 @@ def ready(reason: str) -> Page:
 def document(content: Mapping[str, object]) -> Page:
     """Return a page of status 200 with this content as JSON."""
     return Page(200, JSON, (json.dumps(content) + "\n").encode())
-
-
-def missing() -> Page:
-    """Return the page of status 404: there is no such path."""
-    return Page(404, TEXT, b"no such page; / lists them\n")
 
 
 def refusal(status: int, problem: str) -> Page:

@@ -248,11 +248,12 @@ class AdminServer:
 
     async def _page(self, request: Request) -> Page:
         posted = request.method == "POST"
-        handler = (self._actions if posted else self._handlers).get(request.path)
-        if handler is None and (request.path in self._actions or request.path in self._handlers):
+        handlers, others = (self._actions, self._handlers) if posted else (self._handlers, self._actions)
+        handler = handlers.get(request.path)
+        if handler is None and request.path in others:
             raise RefusedError(405, READ_ONLY) if posted else RefusedError(400, "a POST is needed")
         if handler is None:
-            return pages.missing()
+            return pages.refusal(404, "no such page; / lists them")
         try:
             return await handler(request)
         except RefusedError:

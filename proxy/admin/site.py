@@ -59,6 +59,8 @@ class OwnFigures:
         seen: returns the response to a query about clients' time.
     """
 
+    missing: tuple[Missing, ...] = ()  # this process has no workers
+
     def __init__(
         self,
         metrics: Metrics,
@@ -75,11 +77,6 @@ class OwnFigures:
     def enforcing(self) -> bool:
         """Whether quotas are enforced."""
         return self._quotas.enforcing
-
-    @property
-    def missing(self) -> tuple[Missing, ...]:
-        """The worker processes that cannot be asked now: none, since this process has no workers."""
-        return ()
 
     async def clients(self) -> ClientTable:
         """Return the table of `/clients`, with all clients counted."""
@@ -167,7 +164,7 @@ class Site:
         return pages.index(sluice_version(), self._figures.enforcing, self._notice(), missing)
 
     async def _health(self, _: Request) -> Page:
-        return pages.health()
+        return Page(200, pages.TEXT, b"ok\n")
 
     async def _ready(self, _: Request) -> Page:
         return pages.ready(self._not_ready())

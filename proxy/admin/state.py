@@ -13,7 +13,7 @@ from `[admin] actions_from`.
 import ipaddress
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Raw
 from msgspec.structs import asdict, replace
@@ -21,11 +21,18 @@ from msgspec.structs import asdict, replace
 from proxy.admin.http import Page, RefusedError, Request, fields_of, number
 from proxy.admin.server import Handler, page, rows_page
 from proxy.config import Config, Network
-from proxy.control.enforcement import REASON_CHARACTERS_MAX, Switched
+from proxy.control.enforcement import REASON_CHARACTERS_MAX, Enforcement
+from proxy.events import Events
 from proxy.events.kinds import By
-from proxy.events.ring import Portion, iso_ms
-from proxy.explain import documents
-from proxy.explain.documents import EVENTS_MAX, EnforcementDocument, EventsDocument, Missing, StatusDocument
+from proxy.events.ring import iso_ms
+from proxy.explain.documents import (
+    EVENTS_MAX,
+    EnforcementDocument,
+    EventsDocument,
+    Missing,
+    StatusDocument,
+    Switched,
+)
 from proxy.system.errors import sluice_version
 
 ACTION: Final = "enforcement"  # the value of Sluice-Action
@@ -58,32 +65,6 @@ def status_of(
     )
 
 
-class History(Protocol):
-    """The last events of the process, numbered."""
-
-    @property
-    def run(self) -> str:
-        """Identifies this start of the process."""
-
-    def after(self, number: int | None, limit: int, /) -> Portion:
-        """Return the events after an id; with None the latest ones."""
-
-
-class Switch(Protocol):
-    """The switch of all enforcement."""
-
-    @property
-    def switched(self) -> Switched | None:
-        """The last switch; None if there was none."""
-
-    @property
-    def problem(self) -> str:
-        """The reason why the switch is not kept over a restart; "" if it is."""
-
-    async def switch(self, *, enforcing: bool, by: By, why: str) -> bool:
-        """Enforce quotas, or stop; returns whether that is a change."""
-
-
 class State:
     """The pages `/v1/status`, `/v1/events` and `/v1/enforcement`.
 
@@ -95,8 +76,8 @@ class State:
     def __init__(
         self,
         status: Callable[[], StatusDocument],
-        history: History,
-        switch: Switch,
+        history: Events,
+        switch: Enforcement,
         actions_from: Collection[Network],
     ) -> None:
         self._status_now = status
@@ -168,20 +149,13 @@ class State:
             )
 
     def _document(self) -> StatusDocument:
-        switched = _switched(self._switch.switched)
+        last, switched = self._switch.switched, None
+        if last is not None:
+            name, address = last.by
+            switched = Switched(
+                enforcing=last.enforcing, at=iso_ms(last.at), by=name, from_=address, reason=last.reason
+            )
         return replace(self._status_now(), switched=switched, started_at=self._started_at)
-
-
-def _switched(last: Switched | None) -> documents.Switched | None:
-    if last is None:
-        return None
-    return documents.Switched(
-        enforcing=last.enforcing,
-        at=iso_ms(last.at),
-        by=last.by.name,
-        from_=last.by.address,
-        reason=last.reason,
-    )
 
 
 def _within(peer: str, networks: Collection[Network]) -> bool:

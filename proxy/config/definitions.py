@@ -5,7 +5,7 @@ an entry of the command line overrides one of the file.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -25,28 +25,17 @@ from quotas.options import EngineOptions
 
 UNENFORCED_MAX: Final = 20
 CLIENTS_SHARE: Final = 3  # eighths of the budget for kept bytes that clients' names and limiters may take
+# The keys of `[quotas]` that are options of the engine under the same name.
+_OF_ENGINE: Final = {one.name for one in fields(EngineOptions)} & {*QuotaSettings.__struct_fields__}
 
 
 def engine_options(config: Config) -> EngineOptions:
     """Return the options of the quota engine for a configuration."""
-    quotas = config.quotas
+    limits = config.limits
     return EngineOptions(
-        policy=quotas.policy,
-        mode=quotas.mode,
-        scope=quotas.scope,
-        window_samples=quotas.window_samples,
-        window_seconds=quotas.window_seconds,
-        burst_seconds=quotas.burst_seconds,
-        hold_seconds_max=quotas.hold_seconds_max,
-        mute_seconds_max=quotas.mute_seconds_max,
-        new_connections=quotas.new_connections,
-        client_ids_max=config.limits.client_ids_max,
-        client_bytes_max=config.limits.kept_bytes_max * CLIENTS_SHARE // 8,
-        partition_mutations_rate=quotas.partition_mutations_rate,
-        partition_mutations_burst=quotas.partition_mutations_burst,
-        charge_validate_only=quotas.charge_validate_only,
-        charge_auto_created=quotas.charge_auto_created,
-        unknown_users=quotas.unknown_users,
+        **{name: getattr(config.quotas, name) for name in _OF_ENGINE},
+        client_ids_max=limits.client_ids_max,
+        client_bytes_max=limits.kept_bytes_max * CLIENTS_SHARE // 8,
     )
 
 

@@ -136,26 +136,17 @@ class FleetTls(ServerCertificate, frozen=True):
     @property
     def port(self) -> ListenerTls:
         """The TLS options of this member's port."""
-        return ListenerTls(
-            cert_file=self.cert_file,
-            key_file=self.key_file,
-            key_password=self.key_password,
-            key_password_file=self.key_password_file,
-            client_ca_file=self.client_ca_file,
-            client_auth=self.client_auth,
-        )
+        return ListenerTls(**self._own, client_ca_file=self.client_ca_file, client_auth=self.client_auth)
 
     @property
     def client(self) -> ClusterTls:
         """The TLS options of connections to the holder."""
-        return ClusterTls(
-            cert_file=self.cert_file,
-            key_file=self.key_file,
-            key_password=self.key_password,
-            key_password_file=self.key_password_file,
-            ca_file=self.ca_file or self.client_ca_file,
-            verify_hostname=self.verify_hostname,
-        )
+        authority = self.ca_file or self.client_ca_file
+        return ClusterTls(**self._own, ca_file=authority, verify_hostname=self.verify_hostname)
+
+    @property
+    def _own(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in OwnCertificate.__struct_fields__}
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -29,11 +29,13 @@ class Event(msgspec.Struct, frozen=True, tag_field="kind", tag=_wire_name):
 
     Attributes:
         message: the constant message of its log line; "" if another line already says it.
+        sentence: its text, with fields as `{0.name}`; "" where its text is more than that.
         warning: whether the line is a warning.
         audit: whether the line belongs to the audit log.
     """
 
     message: ClassVar[str] = ""
+    sentence: ClassVar[str] = ""
     warning: ClassVar[bool] = False
     audit: ClassVar[bool] = False
 
@@ -45,7 +47,7 @@ class Event(msgspec.Struct, frozen=True, tag_field="kind", tag=_wire_name):
     @property
     def text(self) -> str:
         """One sentence."""
-        raise NotImplementedError
+        return self.sentence.format(self)
 
     @property
     def line(self) -> str:
@@ -181,13 +183,10 @@ class EnforcementSwitched(Event, frozen=True):
 class ModeChanged(Event, frozen=True):
     """`quotas.mode` has changed."""
 
+    sentence: ClassVar[str] = "The mode was changed from {0.old} to {0.new}."
+
     old: str
     new: str
-
-    @property
-    def text(self) -> str:
-        """One sentence."""
-        return f"The mode was changed from {self.old} to {self.new}."
 
 
 class BrokerLost(Event, frozen=True):
@@ -215,13 +214,9 @@ class BrokerBack(Event, frozen=True):
     """The cluster's metadata has a lost broker again, and connections to it do not fail."""
 
     message: ClassVar[str] = "broker back"
+    sentence: ClassVar[str] = "Broker {0.broker} is back."
 
     broker: int
-
-    @property
-    def text(self) -> str:
-        """One sentence."""
-        return f"Broker {self.broker} is back."
 
 
 class BrokersWithoutPort(Event, frozen=True):
@@ -248,12 +243,9 @@ class BrokersWithoutPort(Event, frozen=True):
 class ClusterLost(Event, frozen=True):
     """No broker responds."""
 
-    problem: str
+    sentence: ClassVar[str] = "No broker responds: {0.problem}"
 
-    @property
-    def text(self) -> str:
-        """One sentence."""
-        return f"No broker responds: {self.problem}"
+    problem: str
 
 
 class ClusterBack(Event, frozen=True):
@@ -263,12 +255,9 @@ class ClusterBack(Event, frozen=True):
         brokers: how many the cluster has.
     """
 
-    brokers: int
+    sentence: ClassVar[str] = "The cluster responds again, with {0.brokers} brokers."
 
-    @property
-    def text(self) -> str:
-        """One sentence."""
-        return f"The cluster responds again, with {self.brokers} brokers."
+    brokers: int
 
 
 class HolderMoved(Event, frozen=True):
@@ -314,28 +303,23 @@ class ReassignmentEnded(Event, frozen=True):
         how: done, cancelled, refused, gone, or lost.
     """
 
+    sentence: ClassVar[str] = "The reassignment of {0.topic}-{0.partition} to {0.target} has ended: {0.how}."
+
     topic: str
     partition: int
     how: str
     target: str
 
-    @property
-    def text(self) -> str:
-        """One sentence."""
-        return f"The reassignment of {self.topic}-{self.partition} to {self.target} has ended: {self.how}."
-
 
 class WorkerEnded(Event, frozen=True):
     """A worker has ended, and is started again."""
 
+    sentence: ClassVar[str] = (
+        "Worker {0.worker} has ended ({0.cause}); its connections were closed, and it is started again."
+    )
+
     worker: int
     cause: str
-
-    @property
-    def text(self) -> str:
-        """One sentence."""
-        what = f"Worker {self.worker} has ended ({self.cause})"
-        return f"{what}; its connections were closed, and it is started again."
 
 
 class _Client(Event, frozen=True):
@@ -389,24 +373,16 @@ class ClientWaitsEnded(_Client, frozen=True):
     """A client waits for less than a quarter of its time again, or is gone."""
 
     message: ClassVar[str] = "client waits no longer"
-
-    @property
-    def text(self) -> str:
-        """One sentence."""
-        return f"{self.name} no longer waits for more than half of its time."
+    sentence: ClassVar[str] = "{0.name} no longer waits for more than half of its time."
 
 
 class ClientsWait(Event, frozen=True):
     """More clients have begun to wait than are named."""
 
     message: ClassVar[str] = "more clients wait"
+    sentence: ClassVar[str] = "{0.clients} more clients wait for more than half of their time."
 
     clients: int
-
-    @property
-    def text(self) -> str:
-        """One sentence."""
-        return f"{self.clients} more clients wait for more than half of their time."
 
 
 def _limit(key: str, value: float | None) -> str:

@@ -98,12 +98,17 @@ class Metrics:
     def _of_families(self) -> Iterator[Metric]:
         families = [] if self._replication is None else self._replication.families(self._now_ms)
         families.extend(family for give in self._others for family in give())
-        text = "1 when quotas are enforced, 0 when they are only observed or off"
-        families.append(single("sluice_enforcing", "gauge", text, self._quotas.enforcing))
-        text = "1 when all enforcement was switched off, whatever the mode"
-        families.append(single("sluice_enforcement_off", "gauge", text, self._stats.enforcement_off))
-        text = "Processes that relay, as configured"
-        families.append(single("sluice_workers", "gauge", text, self._workers))
+        off = self._stats.enforcement_off
+        for name, text, value in (
+            (
+                "enforcing",
+                "1 when quotas are enforced, 0 when they are only observed or off",
+                self._quotas.enforcing,
+            ),
+            ("enforcement_off", "1 when all enforcement was switched off, whatever the mode", off),
+            ("workers", "Processes that relay, as configured", self._workers),
+        ):
+            families.append(single(f"sluice_{name}", "gauge", text, value))
         versions = self._version, ".".join(map(str, sys.version_info[:3]))
         text = "Always 1; the labels are the versions"
         families.append(Family("sluice_build_info", "gauge", text, ("version", "python"), [(versions, 1.0)]))

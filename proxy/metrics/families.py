@@ -268,8 +268,8 @@ CLIENT_LABELS: Final = ("type", "user", "client_id")
 _USER_LABELS: Final = ("user", "client_id")
 _TOPIC_LABELS: Final = ("type", "topic")
 
-# Name, kind, text, and the value of a row; None for no series.
-_Columns = Sequence[tuple[str, str, str, Callable[[Row], float | None]]]
+# Name, kind, text, and the value of a row: its attribute, or a function that returns None for no series.
+_Columns = Sequence[tuple[str, str, str, str | Callable[[Row], float | None]]]
 
 
 def _per(parts: int, total: str) -> Callable[[Row], float]:
@@ -282,29 +282,19 @@ _OF_CLIENTS: Final[_Columns] = (
         "sluice_client_bytes",
         "counter",
         "Bytes of requests (Produce) or responses (Fetch) that the quota counts",
-        attrgetter("totals.bytes"),
+        "totals.bytes",
     ),
-    ("sluice_client_byte_rate", "gauge", "Bytes/s over the quota's windows", attrgetter("byte_rate")),
-    ("sluice_client_quota_byte_rate", "gauge", "The quota in bytes/s; absent: none", attrgetter("quota")),
-    (
-        "sluice_client_debt_bytes",
-        "gauge",
-        "Bytes above the quota that are not paid for yet",
-        attrgetter("debt_bytes"),
-    ),
+    ("sluice_client_byte_rate", "gauge", "Bytes/s over the quota's windows", "byte_rate"),
+    ("sluice_client_quota_byte_rate", "gauge", "The quota in bytes/s; absent: none", "quota"),
+    ("sluice_client_debt_bytes", "gauge", "Bytes above the quota that are not paid for yet", "debt_bytes"),
 )
 _OF_THROTTLES: Final[_Columns] = (
-    (
-        "sluice_client_throttled_requests",
-        "counter",
-        "Requests that were throttled",
-        attrgetter("totals.throttled"),
-    ),
+    ("sluice_client_throttled_requests", "counter", "Requests that were throttled", "totals.throttled"),
     (
         "sluice_client_would_throttled_requests",
         "counter",
         "Requests that would have been throttled if quotas were enforced",
-        attrgetter("totals.would_throttled"),
+        "totals.would_throttled",
     ),
     (
         "sluice_client_throttle_seconds",
@@ -320,12 +310,7 @@ _OF_THROTTLES: Final[_Columns] = (
     ),
 )
 _OF_MUTATIONS: Final[_Columns] = (
-    (
-        "sluice_client_mutations",
-        "counter",
-        "Partitions created, added and deleted",
-        attrgetter("totals.bytes"),
-    ),
+    ("sluice_client_mutations", "counter", "Partitions created, added and deleted", "totals.bytes"),
     (
         "sluice_client_mutation_tokens",
         "gauge",
@@ -350,13 +335,13 @@ _OF_REQUESTS: Final[_Columns] = (
         "sluice_client_request_percentage",
         "gauge",
         "Time that requests kept brokers busy, in percent of a second",
-        attrgetter("byte_rate"),
+        "byte_rate",
     ),
     (
         "sluice_client_quota_request_percentage",
         "gauge",
         "The quota in percent of a second; absent: none",
-        attrgetter("quota"),
+        "quota",
     ),
 )
 _OF_TOPICS: Final[_Columns] = (
@@ -364,19 +349,19 @@ _OF_TOPICS: Final[_Columns] = (
         "sluice_topic_bytes",
         "counter",
         "Bytes of topics that have a quota, in requests (Produce) and responses (Fetch)",
-        attrgetter("totals.bytes"),
+        "totals.bytes",
     ),
     (
         "sluice_topic_throttled_requests",
         "counter",
         "Frames whose channel was muted for the topic",
-        attrgetter("totals.throttled"),
+        "totals.throttled",
     ),
     (
         "sluice_topic_would_throttled_requests",
         "counter",
         "Frames whose channel would have been muted if quotas were enforced",
-        attrgetter("totals.would_throttled"),
+        "totals.would_throttled",
     ),
     (
         "sluice_topic_throttle_seconds",
@@ -390,8 +375,8 @@ _OF_TOPICS: Final[_Columns] = (
         "Time channels would have been muted if quotas were enforced",
         _per(1000, "would_throttle_ms"),
     ),
-    ("sluice_topic_quota_byte_rate", "gauge", "The quota in bytes/s", attrgetter("quota")),
-    ("sluice_topic_debt_bytes", "gauge", "Bytes not yet paid for", attrgetter("debt_bytes")),
+    ("sluice_topic_quota_byte_rate", "gauge", "The quota in bytes/s", "quota"),
+    ("sluice_topic_debt_bytes", "gauge", "Bytes not yet paid for", "debt_bytes"),
 )
 _OF_WAITS: Final[_Columns] = (
     (
@@ -428,7 +413,8 @@ def of_rows(rows: Rows, cluster_tokens: float | None) -> Iterator[Metric]:
         (_OF_WAITS, rows[WAITS], CLIENT_LABELS, of_client),
     )
     for columns, some, names, labels in tables:
-        for name, kind, text, value in columns:
+        for name, kind, text, attribute in columns:
+            value = attrgetter(attribute) if isinstance(attribute, str) else attribute
             values = ((labels(row), value(row)) for row in some)
             yield metric(
                 Family(name, kind, text, names, [(key, one) for key, one in values if one is not None])

@@ -36,6 +36,20 @@ def is_ip(host: str) -> bool:
     return not percent or _ZONE.fullmatch(zone) is not None
 
 
+def host_of(authority: str) -> str:
+    """Return the host of a Host header in lower case, without its port, brackets and final dot.
+
+    >>> host_of("LOCALHOST:9190"), host_of("[::1]:9190"), host_of("a.example.")
+    ('localhost', '::1', 'a.example')
+    """
+    name, colon, port = authority.rpartition(":")
+    if not colon or not port.isdecimal():
+        name = authority
+    if name.startswith("[") and name.endswith("]"):
+        name = name[1:-1]
+    return name.lower().removesuffix(".")
+
+
 def is_host(host: str) -> bool:
     """Whether a host is an IP address or a valid name.
 

@@ -11,10 +11,11 @@ import pytest
 from proxy.admin import Request, State
 from proxy.admin.http import RefusedError, parse
 from proxy.config import AdminOptions, Network
-from proxy.control.enforcement import Switched
+from proxy.control.enforcement import Enforcement
 from proxy.events import Events
-from proxy.events.kinds import BrokerLost, By
+from proxy.events.kinds import BrokerLost
 from proxy.explain.documents import EVENTS_MAX, Missing, StatusDocument
+from proxy.system.stats import Stats
 
 MISSING = (Missing(2, "it does not run"),)
 STATUS = StatusDocument(
@@ -22,26 +23,12 @@ STATUS = StatusDocument(
 )
 
 
-class Switch:
-    """A switch that remembers."""
-
-    def __init__(self) -> None:
-        self.on = True
-        self.switched: Switched | None = None
-        self.problem = ""
-
-    async def switch(self, *, enforcing: bool, by: By, why: str) -> bool:
-        changed, self.on = enforcing != self.on, enforcing
-        self.switched = Switched(enforcing, 0.0, by, why)
-        return changed
-
-
 class Rig:
     """The pages of one process."""
 
     def __init__(self, actions_from: tuple[Network, ...] = AdminOptions().actions_from) -> None:
         self.events = Events(Counter(), lambda: 0.0)
-        self.switch = Switch()
+        self.switch = Enforcement(None, lambda _: None, Stats(), self.events.tell)
         self.state = State(lambda: STATUS, self.events, self.switch, actions_from)
 
     def get(self, target: str) -> dict[str, Any]:
@@ -111,26 +98,15 @@ def test_wrong_query_of_events_is_refused(query: str) -> None:
     assert caught.value.status == 400
 
 
-def test_switch_is_taken_with_its_reason_and_where_it_came_from() -> None:
+def test_switch_is_taken_with_its_reason_and_where_it_came_from_and_it_is_said_that_it_is_not_kept() -> None:
     rig = Rig()
     found = rig.post("enforcing=false&reason=on+fire&by=ops", ACTION)
-    assert (found["changed"], found["kept"], found["problem"]) == (True, True, "")
-    assert found["switched"] == {
-        "enforcing": False,
-        "at": "1970-01-01T00:00:00.000Z",
-        "by": "ops",
-        "from": "127.0.0.1",
-        "reason": "on fire",
-    }
+    assert (found["changed"], found["kept"]) == (True, False)
+    assert found["problem"] == "[state] directory is not configured"
+    assert found["switched"].pop("at").endswith("Z")
+    assert found["switched"] == {"enforcing": False, "by": "ops", "from": "127.0.0.1", "reason": "on fire"}
     assert not rig.switch.on
     assert not rig.post("enforcing=false", ACTION)["changed"]
-
-
-def test_what_is_not_kept_is_said() -> None:
-    rig = Rig()
-    rig.switch.problem = "the disk is full"
-    found = rig.post("enforcing=false", ACTION)
-    assert (found["kept"], found["problem"]) == (False, "the disk is full")
 
 
 @pytest.mark.parametrize(
