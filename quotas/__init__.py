@@ -13,27 +13,3 @@ Pure: no IO, no clock, no threads; Spark executors use it unchanged.
     reassignment    reassignments in small batches (KIP-435)
     backtest        the same rules over recorded requests, compiled
 """
-
-from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine
-from quotas.errors import DefinitionError, QuotaError
-from quotas.limiters.limiter import ADMITTED, Decision
-from quotas.options import EngineOptions
-from quotas.throttles.client import ClientQuota
-from quotas.throttles.figures import QuotaView
-
-__all__ = [
-    "ADMITTED",
-    "DEFAULT",
-    "ClientQuota",
-    "Decision",
-    "DefinitionError",
-    "Definitions",
-    "Engine",
-    "EngineOptions",
-    "Entity",
-    "QuotaError",
-    "QuotaView",
-    "StaticQuotas",
-]

@@ -20,8 +20,3 @@ Non-obvious:
 - A limiter's requests are sequential, its candidates are not. One heavy client's rows go to several Spark tasks,
   each with a part of the candidates.
 """
-
-from quotas.backtest.outcomes import Outcome, Outcomes, backtest
-from quotas.backtest.recording import Recording
-
-__all__ = ["Outcome", "Outcomes", "Recording", "backtest"]

@@ -10,8 +10,3 @@
 
 Nothing here limits traffic: `quotas.throttles` and `quotas.limiters` do.
 """
-
-from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.definitions.entities import DEFAULT, Entity
-
-__all__ = ["DEFAULT", "Definitions", "Entity", "StaticQuotas"]

@@ -14,10 +14,3 @@
 
 A limiter knows no definitions and no clock: limit and time are arguments.
 """
-
-from quotas.limiters.bucket import TokenBucket
-from quotas.limiters.kip13 import SampledLimiter
-from quotas.limiters.rate import SampledRate
-from quotas.limiters.schedule import ScheduledLimiter
-
-__all__ = ["SampledLimiter", "SampledRate", "ScheduledLimiter", "TokenBucket"]

@@ -6,20 +6,3 @@
 
 Steps are submitted and watched by `proxy.control.reassign`.
 """
-
-from quotas.reassignment.batch import Batch, BatchLimits, Plan, next_batch, plan_moves
-from quotas.reassignment.estimate import Estimate
-from quotas.reassignment.step import Move, PartitionState, Step, next_step
-
-__all__ = [
-    "Batch",
-    "BatchLimits",
-    "Estimate",
-    "Move",
-    "PartitionState",
-    "Plan",
-    "Step",
-    "next_batch",
-    "next_step",
-    "plan_moves",
-]

@@ -5,12 +5,3 @@
 
 Fetch sessions with replicas left out are in `protocol.messages`; the connection's machine is in `proxy.channel`.
 """
-
-from quotas.replication.replication_quotas import (
-    BrokerLimits,
-    ReplicationOptions,
-    ReplicationQuotas,
-    ThrottledReplicas,
-)
-
-__all__ = ["BrokerLimits", "ReplicationOptions", "ReplicationQuotas", "ThrottledReplicas"]

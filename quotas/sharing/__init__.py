@@ -10,10 +10,3 @@
 
 Bytes on the wire and sockets are in `proxy.fleet`. The safety argument is decision 0012.
 """
-
-from quotas.sharing.lease_values import Grants, LesseeId, Report
-from quotas.sharing.lessee import Lessee
-from quotas.sharing.lessor import Lessor
-from quotas.sharing.member import Member
-
-__all__ = ["Grants", "Lessee", "LesseeId", "Lessor", "Member", "Report"]

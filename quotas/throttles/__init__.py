@@ -11,12 +11,3 @@
 
 The engine makes them and replaces their limits when definitions change.
 """
-
-from quotas.throttles.bandwidth import Throttle
-from quotas.throttles.client import ClientQuota
-from quotas.throttles.connections import ConnectionRates
-from quotas.throttles.figures import QuotaView
-from quotas.throttles.mutation import MutationThrottle
-from quotas.throttles.request import RequestThrottle
-
-__all__ = ["ClientQuota", "ConnectionRates", "MutationThrottle", "QuotaView", "RequestThrottle", "Throttle"]
