@@ -5,37 +5,23 @@ from proxy.explain.report import NOTHING, Query, Seen
 from proxy.metrics.exposition import Metrics
 from proxy.system.stats import Stats
 from quotas.throttles.figures import QuotaView
+from tests.support.engines import KnownClients
 
 VIEW = QuotaView("", "a", "Produce", 3000.0, 2000.0, 5000, 2500, 3, 0, 0, 1234.0)
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
-
-
-class Quotas:
-    """A quotas engine with known clients."""
-
-    def __init__(self, views: list[QuotaView]) -> None:
-        self._views = views
-        self.enforcing = True
-
-    def views(self, now_ms: int, series: str) -> list[QuotaView]:
-        """Give the clients, and nothing else."""
-        assert now_ms == 42
-        return self._views if series == "clients" else []
-
-    def cluster_tokens(self, now_ms: int) -> float | None:
-        """Give no limit."""
-        assert now_ms == 42
-        return None
 
 
 async def nothing_seen(_query: Query) -> Seen:
     return NOTHING
 
 
-def site(views: list[QuotaView], not_ready: str = "") -> Site:
-    quotas = Quotas(views)
+def site_of(quotas: KnownClients, not_ready: str = "") -> Site:
     figures = OwnFigures(Metrics(Stats(), quotas, 1000, "1"), quotas, lambda: 42, nothing_seen)
     return Site(figures, lambda: not_ready)
+
+
+def site(views: list[QuotaView], not_ready: str = "") -> Site:
+    return site_of(KnownClients(views), not_ready)
 
 
 async def body(site: Site, path: str, accept: str = "") -> tuple[int, str, str]:
@@ -47,9 +33,15 @@ async def test_metrics_in_the_format_asked_for() -> None:
     status, content_type, text = await body(site([VIEW]), "/metrics")
     assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
     assert 'sluice_client_bytes_total{client_id="a",type="Produce",user=""} 5000' in text
-    _, content_type, text = await body(site([VIEW]), "/metrics", "application/openmetrics-text")
+    _, content_type, _ = await body(site([VIEW]), "/metrics", "application/openmetrics-text")
     assert content_type.startswith("application/openmetrics-text")
-    assert text.endswith("# EOF\n")
+
+
+async def test_figures_are_of_one_time() -> None:
+    quotas = KnownClients([VIEW])
+    for path in ("/metrics", "/clients"):
+        await body(site_of(quotas), path)
+    assert quotas.asked_at == {42}
 
 
 async def test_ready_asks_the_application() -> None:

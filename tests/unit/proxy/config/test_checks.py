@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config import Config, unwritable
-from tests.support.configurations import BASE, parsed, refused
+from tests.support.configurations import parsed, refused
 
 CLUSTER = '[cluster]\nbootstrap = "10.0.0.9:9092"\n'
 
@@ -135,11 +135,6 @@ def test_misspelt_password_is_not_shown(key: str) -> None:
     message = refused(f'{CLUSTER}{key} = "very-secret"\n[[listeners]]')
     assert message.startswith(f"cluster.{key}: unknown key")
     assert "very-secret" not in message
-
-
-def test_password_file_is_relative_to_the_configuration() -> None:
-    config = made(SASL + 'password_file = "secret"\n[[listeners]]')
-    assert config.cluster.password_file == BASE / "secret"
 
 
 def test_sidecar_keeps_its_identity() -> None:

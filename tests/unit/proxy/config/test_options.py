@@ -7,20 +7,12 @@ import msgspec
 import pytest
 
 from proxy.commands.check_text import capture
-from proxy.config import CaptureOptions, Config, LimitOptions, Source, decode_hook, encode_hook, parse
+from proxy.config import Config, LimitOptions, Source, decode_hook, encode_hook, parse
 from tests.support.configurations import made, made_refused
 
 
 def parsed(**keys: object) -> Config:
     return made(capture=keys)
-
-
-def test_directory_is_relative_to_the_file() -> None:
-    found = parsed(
-        directory="c", rotate_bytes="1M", rotate_seconds=60, max_bytes="1G", sample=0.1, frames="blank"
-    )
-    expected = CaptureOptions(Path("/etc/sluice/c"), 10**6, 60.0, 10**9, "blank", 0.1)
-    assert found.capture == expected
 
 
 def test_absent_section_is_no_capture() -> None:
@@ -80,12 +72,3 @@ def test_part_of_a_limit_below_its_range_is_decoded(workers: int) -> None:
     limits = LimitOptions(kept_bytes_max=1024**2 // workers, pipes_max=0)
     data = msgspec.msgpack.encode(limits)
     assert msgspec.msgpack.decode(data, type=LimitOptions) == limits
-
-
-def test_secrets_are_not_shown() -> None:
-    login = {"bootstrap": "h:1", "sasl_mechanism": "PLAIN", "username": "u", "password": "hush"}
-    source = Source(environ={"SLUICE_LISTENERS__0__TLS__KEY_PASSWORD": "secret"})
-    config = parse({"cluster": login, "listeners": [{"tls": {"cert_file": "c"}}]}, source, Path("/etc"))
-    assert "hush" not in repr(config)
-    assert "secret" not in repr(source)
-    assert "'u'" in repr(config)

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from unittest.mock import Mock
@@ -25,11 +25,11 @@ from proxy.system.stats import CaptureStats, Stats
 from proxy.topics.log import Inbox
 from proxy.topics.records import Problem, Record
 from proxy.topics.topic import Access
-from quotas.definitions.kinds import BY_TYPE
 from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
 from quotas.sharing.lease_values import LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
 from quotas.throttles.figures import QuotaView
+from tests.support.engines import KnownClients
 
 TERMS = LeaseTerms(15_000, 1000, 4)
 DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
@@ -53,33 +53,6 @@ class Link:
 
     def topics(self) -> set[bytes]:
         return {bytes(16)}
-
-
-class Quotas:
-    """A quotas engine with known clients."""
-
-    def __init__(
-        self,
-        views: Iterable[QuotaView] = (),
-        *,
-        topics: Iterable[QuotaView] = (),
-        enforcing: bool = True,
-        left: float | None = None,
-    ) -> None:
-        self._views = list(views)
-        self._topics = list(topics)
-        self.left = left
-        self.enforcing = enforcing
-
-    def views(self, now_ms: int, series: str) -> list[QuotaView]:
-        """Give the topics, or the clients of a series."""
-        if series == "topics":
-            return self._topics
-        return [view for view in self._views if BY_TYPE[view.type].series == series]
-
-    def cluster_tokens(self, now_ms: int) -> float | None:
-        """Give what is left for all clients."""
-        return self.left
 
 
 def replicated(stats: Stats) -> ReplicationMetrics:
@@ -128,7 +101,11 @@ def in_topic() -> list[Family]:
 
 
 def written(
-    stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 1000, waits: Sequence[QuotaView] = ()
+    stats: Stats,
+    quotas: KnownClients,
+    accept: str = "",
+    series_max: int = 1000,
+    waits: Sequence[QuotaView] = (),
 ) -> str:
     stats.captures.setdefault("rows", CaptureStats())
     moves = [*status.gauges([], Decision(), None, True), *status.counters(stats)]
@@ -169,7 +146,7 @@ def throttles(of: str, *values: float) -> dict[str, float]:
 
 
 def test_client_has_every_figure() -> None:
-    assert figures(samples(written(Stats(), Quotas([VIEW]))), "a", "Produce", "") == {
+    assert figures(samples(written(Stats(), KnownClients([VIEW]))), "a", "Produce", "") == {
         "sluice_client_bytes_total": 5000,
         "sluice_client_byte_rate": 1500,
         "sluice_client_quota_byte_rate": 2000,
@@ -179,7 +156,7 @@ def test_client_has_every_figure() -> None:
 
 
 def test_topic_has_its_own_figures() -> None:
-    assert figures(samples(written(Stats(), Quotas(topics=[VIEW]))), "a", "Produce") == {
+    assert figures(samples(written(Stats(), KnownClients(topics=[VIEW]))), "a", "Produce") == {
         "sluice_topic_bytes_total": 5000,
         "sluice_topic_quota_byte_rate": 2000,
         "sluice_topic_debt_bytes": 12,
@@ -188,7 +165,7 @@ def test_topic_has_its_own_figures() -> None:
 
 
 def test_partition_mutations_have_their_own_figures() -> None:
-    found = samples(written(Stats(), Quotas([VIEW, MUTATIONS], left=7.5)))
+    found = samples(written(Stats(), KnownClients([VIEW, MUTATIONS], left=7.5)))
     assert figures(found, "a", "") == {
         "sluice_client_mutations_total": 60,
         "sluice_client_mutation_tokens": -10,
@@ -199,7 +176,7 @@ def test_partition_mutations_have_their_own_figures() -> None:
 
 
 def test_requests_have_their_own_figures() -> None:
-    found = samples(written(Stats(), Quotas([VIEW, REQUESTS])))
+    found = samples(written(Stats(), KnownClients([VIEW, REQUESTS])))
     assert figures(found, "a", "") == {
         "sluice_client_request_seconds_total": 1.5,
         "sluice_client_request_percentage": 25,
@@ -210,7 +187,7 @@ def test_requests_have_their_own_figures() -> None:
 
 def test_unlimited_clients_and_topics_have_no_quota_and_no_tokens() -> None:
     views = [view._replace(quota=None, tokens=None) for view in (VIEW, MUTATIONS, REQUESTS)]
-    found = samples(written(Stats(), Quotas(views, topics=views[:1])))
+    found = samples(written(Stats(), KnownClients(views, topics=views[:1])))
     named = {name for name in found if re.match("sluice_(client|topic|mutation)_", name)}
     assert not {name for name in named if "quota" in name or "tokens" in name}
     shown = ("client_bytes", "client_mutations", "client_request_seconds", "topic_bytes")
@@ -218,14 +195,14 @@ def test_unlimited_clients_and_topics_have_no_quota_and_no_tokens() -> None:
 
 
 def test_waits_of_a_client_are_shown_in_both_senses() -> None:
-    found = samples(written(Stats(), Quotas(), waits=[WAITS]))
+    found = samples(written(Stats(), KnownClients(), waits=[WAITS]))
     assert found["sluice_client_waited_seconds_total"] == {("a", "Topic", "u"): 90.5}
     assert found["sluice_client_longest_wait_seconds_total"] == {("a", "Topic", "u"): 30.25}
 
 
 def test_waits_beyond_the_bound_are_summed_and_have_no_longest() -> None:
     waits = [WAITS._replace(client_id=f"c{n}", bytes_total=1000 * n) for n in range(300)]
-    found = samples(written(Stats(), Quotas(), series_max=320, waits=waits))
+    found = samples(written(Stats(), KnownClients(), series_max=320, waits=waits))
     waited = found["sluice_client_waited_seconds_total"]
     longest = found["sluice_client_longest_wait_seconds_total"]
     assert sum(waited.values()) == sum(range(300))
@@ -235,7 +212,7 @@ def test_waits_beyond_the_bound_are_summed_and_have_no_longest() -> None:
 
 def test_series_beyond_the_bound_are_summed() -> None:
     views = [VIEW._replace(client_id=f"c{n}", bytes_total=n) for n in range(100)]
-    found = samples(written(Stats(), Quotas(views), series_max=52))
+    found = samples(written(Stats(), KnownClients(views), series_max=52))
     assert sum(len(values) for name, values in found.items() if name.startswith("sluice_client_")) <= 52
     assert found["sluice_client_bytes_total"][("<other>", "Produce", "")] == sum(range(99))
 
@@ -256,7 +233,7 @@ def test_control_and_direction_characters_of_names_are_written_out_and_names_sta
         r"CORP\nina": r"CORP\nina",
     }
     views = [VIEW._replace(client_id=name, user=name) for name in names]
-    text = written(Stats(), Quotas(views))
+    text = written(Stats(), KnownClients(views))
     assert not [character for character in text if not (character.isprintable() or character == "\n")]
     assert set(samples(text)["sluice_client_bytes_total"]) == {
         (shown, "Produce", shown) for shown in names.values()
@@ -265,7 +242,9 @@ def test_control_and_direction_characters_of_names_are_written_out_and_names_sta
 
 def test_long_names_that_differ_in_what_is_cut_off_stay_apart() -> None:
     views = [VIEW._replace(client_id="\x1b" * 30_000 + end) for end in ("a", "b")]
-    shown = {name for name, _, _ in samples(written(Stats(), Quotas(views)))["sluice_client_bytes_total"]}
+    shown = {
+        name for name, _, _ in samples(written(Stats(), KnownClients(views)))["sluice_client_bytes_total"]
+    }
     assert len(shown) == 2
     assert all(len(one) == 200 and one.startswith(r"\x1b\x1b") for one in shown)
 
@@ -302,14 +281,14 @@ def test_metrics_of_the_data_path() -> None:
         "connections_would_refuse_total": {(): 3},
         "reloads_total": {("refused",): 1},
     }
-    found = samples(written(stats, Quotas()))
+    found = samples(written(stats, KnownClients()))
     assert {name: found[f"sluice_{name}"] for name in expected} == expected
 
 
 def test_metrics_of_replication() -> None:
     stats = Stats()
     stats.replicas_left_out = 7
-    found = samples(written(stats, Quotas()))
+    found = samples(written(stats, KnownClients()))
     assert found["sluice_replication_throttled_byte_rate"] == {("1", "leader"): 0}
     assert found["sluice_replication_quota_byte_rate"] == {("1", "leader"): 1000}
     assert found["sluice_replication_partition_bytes_total"] == {("3", "0", "t"): 500}
@@ -341,7 +320,7 @@ def test_latency_buckets_add_up() -> None:
     stats = Stats()
     for microseconds in (5, 10, 11, 60_000):  # two up to 10 us, one up to 20 us, one beyond every bound
         stats.observe_latency(microseconds)
-    found = samples(written(stats, Quotas()))
+    found = samples(written(stats, KnownClients()))
     buckets = found["sluice_added_latency_seconds_bucket"]
     assert [buckets[(bound,)] for bound in ("1e-05", "2e-05", "0.05", "+Inf")] == [2, 3, 3, 4]
     assert found["sluice_added_latency_seconds_count"] == {(): 4}
@@ -349,14 +328,14 @@ def test_latency_buckets_add_up() -> None:
 
 
 def test_metrics_of_the_process() -> None:
-    found = samples(written(Stats(), Quotas(enforcing=False)))
+    found = samples(written(Stats(), KnownClients(enforcing=False)))
     assert found["sluice_enforcing"] == {(): 0}
     assert next(iter(found["sluice_build_info"]))[1] == "1.2.3"
     assert found["process_resident_memory_bytes"][()] > 0
 
 
 def test_openmetrics_is_written_when_asked_for() -> None:
-    text = written(Stats(), Quotas([VIEW]), "application/openmetrics-text; version=1.0.0")
+    text = written(Stats(), KnownClients([VIEW]), "application/openmetrics-text; version=1.0.0")
     assert text.endswith("# EOF\n")
     families = openmetrics.text_string_to_metric_families(text)  # type: ignore[no-untyped-call]  # theirs
     names = {family.name for family in families}
@@ -365,14 +344,14 @@ def test_openmetrics_is_written_when_asked_for() -> None:
 
 def test_snapshot_does_not_change_any_more() -> None:
     stats = Stats()
-    metrics = Metrics(stats, Quotas(), 100, "1")
+    metrics = Metrics(stats, KnownClients(), 100, "1")
     snapshot = metrics.snapshot()
     stats.muted = 5
     assert samples(metrics.render(snapshot, "")[0].decode())["sluice_channels_muted"] == {(): 0}
 
 
 def test_member_of_a_fleet_has_its_figures() -> None:
-    found = samples(written(Stats(), Quotas([])))
+    found = samples(written(Stats(), KnownClients()))
     assert {name: one for name, one in figures(found).items() if name.startswith("sluice_fleet")} == {
         "sluice_fleet_holder": 1,
         "sluice_fleet_members": 3,
@@ -401,7 +380,7 @@ def test_documentation_names_every_metric_and_no_other() -> None:
     stats.replication_unknown_versions["19"] = 1
     for counter in (stats.reassignment_requests, stats.reassignment_steps, stats.reassignment_ends):
         counter["x"] = 1
-    text = written(stats, Quotas([VIEW, MUTATIONS, REQUESTS], left=1.0), waits=[WAITS])
+    text = written(stats, KnownClients([VIEW, MUTATIONS, REQUESTS], left=1.0), waits=[WAITS])
     kinds = {
         family.name + ("_total" if family.type == "counter" else ""): family.type
         for family in text_string_to_metric_families(text)

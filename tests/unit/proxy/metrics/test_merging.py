@@ -5,25 +5,11 @@ from collections.abc import Iterable, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from proxy.metrics.merging import Merging, Part, flat
-from proxy.metrics.series import SERIES, QuotaSeries, Rows
+from proxy.metrics.series import SERIES, QuotaSeries
 from quotas.throttles.figures import QuotaView
+from tests.support.engines import KnownClients
 
 VIEW = QuotaView("", "a", "Produce", 1500.0, 2000.0, 5000, 2500, 3, 0, 0, 12.0, None, 1)
-
-
-class Quotas:
-    """An engine with clients and nothing else."""
-
-    enforcing = True
-
-    def __init__(self, views: list[QuotaView]) -> None:
-        self._views = views
-
-    def views(self, now_ms: int, series: str) -> list[QuotaView]:
-        return self._views if series == "clients" else []
-
-    def cluster_tokens(self, now_ms: int) -> float | None:
-        return None
 
 
 class Process:
@@ -32,7 +18,7 @@ class Process:
     def __init__(self, *views: QuotaView, waits: Sequence[QuotaView] = ()) -> None:
         self.views = list(views)
         self.waits = list(waits)
-        self.series = QuotaSeries(Quotas(self.views), 2000, lambda: self.waits)
+        self.series = QuotaSeries(KnownClients(self.views), 2000, lambda: self.waits)
 
 
 def scrape(merging: Merging, processes: dict[int, Process]) -> dict[tuple[str, str], float]:
@@ -55,12 +41,8 @@ def by_name(families: Iterable[Metric]) -> dict[tuple[str, str], float]:
     }
 
 
-def no_rows() -> Rows:
-    return {series: [] for series in SERIES}
-
-
 def part(*families: Metric) -> Part:
-    return Part(no_rows(), None, flat(families))
+    return Part({series: [] for series in SERIES}, None, flat(families))
 
 
 def counter(value: float) -> Metric:
@@ -124,13 +106,9 @@ def test_all_processes_show_the_same_clients() -> None:
     assert total == 400 * 10_000 + 105_000
 
 
-def test_counters_are_summed() -> None:
-    assert by_name(Merging(100).merge({1: part(counter(2)), 2: part(counter(3))}))["x_total", ""] == 5
-
-
-def test_counter_of_a_process_that_was_started_again_does_not_fall() -> None:
+def test_counters_are_summed_and_do_not_fall_when_a_process_is_started_again() -> None:
     merging = Merging(100)
-    merging.merge({1: part(counter(7)), 2: part(counter(3))})
+    assert by_name(merging.merge({1: part(counter(7)), 2: part(counter(3))}))["x_total", ""] == 10
     merging.end(1)
     assert by_name(merging.merge({2: part(counter(3)), 3: part(counter(1))}))["x_total", ""] == 11
 
