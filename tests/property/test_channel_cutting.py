@@ -29,7 +29,7 @@ from tests.unit.proxy.channel.test_captured import Rows
 
 CUTTINGS: Final = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 PIECES: Final = st.lists(st.one_of(st.integers(1, 20), st.integers(1, 3000)), min_size=1, max_size=40)
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, JOIN_GROUP, HEARTBEAT = 0, 1, 2, 3, 11, 12
+PRODUCE, FETCH, LIST_OFFSETS, METADATA = range(4)
 NAMES: Final = st.sampled_from(["a", "b", None])
 
 

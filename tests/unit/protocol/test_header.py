@@ -14,10 +14,6 @@ FETCH_11 = bytes.fromhex("0000000d 0001 000b 00000009 0003 616263")
 FETCH_12 = bytes.fromhex("0000000e 0001 000c 00000009 0003 616263 00")
 
 
-def test_head_is_five_numbers() -> None:
-    assert header.REQUEST_HEAD.unpack_from(FETCH_11) == (13, FETCH, 11, 9, 3)
-
-
 @pytest.mark.parametrize(("frame", "version"), [(FETCH_11, 11), (FETCH_12, 12)])
 def test_body_begins_behind_the_header(frame: bytes, version: int) -> None:
     assert header.body_start(frame, 0, len(frame), FETCH, version) == len(frame)

@@ -34,15 +34,6 @@ def test_throttle_time_offset_is_known_for_each_version(api_key: int, version: i
     assert throttle.position(api_key, version) == position
 
 
-def test_larger_throttle_time_stays() -> None:
-    # Length, correlation id, throttle time 100, no error.
-    frame = bytearray.fromhex("0000000a 00000009 00000064 0000")
-    assert throttle.patch(frame, api.HEARTBEAT, 1, 99)
-    assert frame.hex() == "0000000a000000090000" + "00640000"
-    assert throttle.patch(frame, api.HEARTBEAT, 1, 101)
-    assert frame.hex() == "0000000a000000090000" + "00650000"
-
-
 def test_throttle_time_at_the_front_is_patched_in_the_head() -> None:
     # Fetch 12: length 1000, correlation id, empty tags, throttle time; the rest has not come.
     head = bytearray.fromhex("000003e8 00000009 00 00000000")
@@ -50,15 +41,6 @@ def test_throttle_time_at_the_front_is_patched_in_the_head() -> None:
     assert head.hex() == "000003e8" + "00000009" + "00" + "00000007"
     with pytest.raises(TruncatedError):
         throttle.patch(head[:-1], api.FETCH, 12, 7)
-
-
-def test_produce_has_it_behind_the_topics() -> None:
-    # Version 9: one topic "t", one partition without an error, its tags, the topic's tags; throttle time; tags.
-    body = "02 0274 02" + "00000000 0000 0000000000000005 ffffffffffffffff 0000000000000000 01 00 00" + "00"
-    frame = bytearray.fromhex("00000000 00000009 00" + body + "00000000 00")
-    assert throttle.patch(frame, api.PRODUCE, 9, 258)
-    assert frame[-5:].hex() == "0000010200"
-    assert throttle.locate(frame, api.PRODUCE, 9) == len(frame) - 5
 
 
 def test_response_to_an_unsupported_version_of_api_versions_has_none() -> None:

@@ -14,11 +14,8 @@ from protocol.messages.addresses import (
     configs_without_addresses,
     names_broker,
     quorum_without_addresses,
-    rewrite_describe_cluster,
-    rewrite_find_coordinator,
 )
 from protocol.primitives import uvarint_bytes
-from tests.unit.protocol.hex_frames import hex_framed, moved_address
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, Message, decoded, framed, struct
 
 # One broker: id 1, host "ab", port 9, rack "r", no tags.
@@ -111,68 +108,6 @@ def test_more_endpoints_than_are_rewritten_are_left_out(count: int) -> None:
     else:
         assert fitted[:4] == bytes.fromhex("02 05 01 aa")
         assert shared[:5] == bytes.fromhex("01 02 05 01 aa")
-
-
-def test_coordinator_is_replaced() -> None:
-    # Version 0: correlation id, no error, node 1, host, port.
-    assert rewrite_find_coordinator(
-        hex_framed("00000007 0000 00000001 0002 6162 00000009"), 0, moved_address
-    ) == hex_framed(f"00000007 0000 00000001 0003 636465 {19101:08x}")
-
-
-def test_coordinator_that_is_never_named_is_not_available_yet() -> None:
-    # Version 2: correlation id, throttle time, no error, null message, node 5, host, port.
-    frame = hex_framed("00000007 00000000 0000 ffff 00000005 0002 6162 00000009")
-    # Error 15, COORDINATOR_NOT_AVAILABLE; node -1, no host, port -1.
-    assert rewrite_find_coordinator(frame, 2, moved_address) == hex_framed(
-        "00000007 00000000 000f ffff ffffffff 0000 ffffffff"
-    )
-
-
-def test_each_coordinator_of_a_batch_is_rewritten_by_itself() -> None:
-    # Version 4: tags in the header, throttle time; "g" at 1, "h" at 5, "i" with an error; no tags.
-    frame = hex_framed(
-        "00000007 00 00000000 04"
-        "02 67 00000001 03 6162 00000009 0000 00 00"
-        "02 68 00000005 03 6162 00000009 0000 00 00"
-        "02 69 ffffffff 01 ffffffff 000e 01 00"
-        "00"
-    )
-    assert rewrite_find_coordinator(frame, 4, moved_address) == hex_framed(
-        "00000007 00 00000000 04"
-        f"02 67 00000001 04 636465 {19101:08x} 0000 00 00"
-        "02 68 ffffffff 01 ffffffff 000f 00 00"
-        "02 69 ffffffff 01 ffffffff 000e 01 00"
-        "00"
-    )
-
-
-def test_error_has_no_node_and_stays() -> None:
-    frame = hex_framed("00000007 00000000 000e ffff ffffffff 0000 ffffffff")
-    assert rewrite_find_coordinator(frame, 1, moved_address) == frame
-
-
-# Correlation id, tags; throttle time, no error, no message; then the endpoint type since version 1.
-HEAD = "00000007 00 00000000 0000 00"
-CLUSTER = "02 78 00000001"
-OPERATIONS = "80000000 00"
-
-
-@pytest.mark.parametrize(("version", "kind", "fenced"), [(0, "", ""), (1, "01", ""), (2, "01", "01")])
-def test_brokers_are_replaced_and_hidden_ones_left_out(version: int, kind: str, fenced: str) -> None:
-    brokers = f"03 00000001 03 6162 00000009 00 {fenced} 00 00000005 03 6162 00000009 02 72 {fenced} 00"
-    named = f"02 00000001 04 636465 {19101:08x} 00 {fenced} 00"
-    before = hex_framed(HEAD + kind + CLUSTER + brokers + OPERATIONS)
-    assert rewrite_describe_cluster(before, version, moved_address) == hex_framed(
-        HEAD + kind + CLUSTER + named + OPERATIONS
-    )
-
-
-def test_controllers_are_never_named() -> None:
-    before = hex_framed(HEAD + "02" + CLUSTER + "02 00000001 03 6162 00000009 00 00" + OPERATIONS)
-    assert rewrite_describe_cluster(before, 1, moved_address) == hex_framed(
-        HEAD + "02" + CLUSTER + "01" + OPERATIONS
-    )
 
 
 QUORUM = RESPONSES[DESCRIBE_QUORUM]

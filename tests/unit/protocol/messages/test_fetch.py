@@ -18,29 +18,6 @@ REQUEST_11 = bytes.fromhex(
 BODY_11 = 15
 
 
-def test_scalar_fields_are_read_with_their_offsets() -> None:
-    fields = fetch.read_request(REQUEST_11, BODY_11, len(REQUEST_11), 11)
-    assert fields == fetch.FetchFields(
-        replica_id=-1,
-        max_wait_ms=500,
-        min_bytes=1,
-        max_bytes=1024,
-        session_id=5,
-        session_epoch=9,
-        max_bytes_at=BODY_11 + 12,
-        session_epoch_at=BODY_11 + 21,
-        max_wait_at=BODY_11 + 4,
-    )
-
-
-def test_fields_of_versions_before_sessions_have_no_session() -> None:
-    old = bytes.fromhex("ffffffff 000001f4 00000001")
-    fields = fetch.read_request(old, 0, len(old), 2)
-    assert fields == fetch.FetchFields(-1, 500, 1, 2**31 - 1, 0, fetch.FINAL_EPOCH, -1, -1, 4)
-    assert fetch.read_request(old, 0, len(old) - 1, 2) is None
-    assert fetch.read_request(old, 0, len(old), 3) is None
-
-
 # Version 15 and later: wait, min, max, isolation, session, epoch; no topics; nothing forgotten; no rack.
 PLAIN_15 = "000001f4 00000001 00000400 00 00000000 ffffffff 01 01 01"
 REPLICA_STATE = "01 0d 00000007 000000000000002a 00"
@@ -68,33 +45,10 @@ def test_consumer_has_no_replica_id_since_15() -> None:
     assert fetch.replica_id(consumer, 0, 17) == -1
 
 
-@pytest.mark.parametrize(
-    ("version", "frame"),
-    [
-        (0, "00000008 00000009 00000000"),
-        (1, "0000000c 00000009 0000000c 00000000"),
-        (6, "0000000c 00000009 0000000c 00000000"),
-        (7, "00000012 00000009 0000000c 0000 00000005 00000000"),
-        (11, "00000012 00000009 0000000c 0000 00000005 00000000"),
-        (12, "00000011 00000009 00 0000000c 0000 00000005 01 00"),
-        (18, "00000011 00000009 00 0000000c 0000 00000005 01 00"),
-    ],
-)
-def test_empty_response_has_kafkas_bytes(version: int, frame: str) -> None:
-    assert fetch.empty_response(version, 9, 5, 12) == bytes.fromhex(frame)
-
-
 @pytest.mark.parametrize("version", [-1, 19])
 def test_empty_response_of_an_unknown_version_is_refused(version: int) -> None:
     with pytest.raises(UnknownVersionError):
         fetch.empty_response(version, 1, 0, 0)
-
-
-def test_partitions_are_read_in_order_with_their_bytes() -> None:
-    partitions, forgotten = fetch.full_topics(REQUEST_11, BODY_11, 11)
-    assert partitions == {(b"t", 3): bytes.fromhex(ENTRY_3), (b"t", 4): bytes.fromhex(ENTRY_4)}
-    assert list(partitions) == [(b"t", 3), (b"t", 4)]
-    assert forgotten == []
 
 
 def test_request_is_written_with_another_epoch_and_other_partitions() -> None:

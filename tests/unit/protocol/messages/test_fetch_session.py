@@ -15,9 +15,10 @@ VERSION: Final = 11
 NAMED_BYTES: Final = CHANGE_BYTES + 1 + 28
 # Length, key, version, correlation id, client id "c".
 BODY: Final = 15
+NOTHING: Final = "00000000"
 
 
-def request(epoch: int, topics: str = "00000000", forgotten: str = "00000000", session: int = 7) -> bytes:
+def request(epoch: int, topics: str = NOTHING, forgotten: str = NOTHING, session: int = 7) -> bytes:
     """Version 11; by default an incremental request that changes nothing."""
     scalars = f"ffffffff 000001f4 00000001 00000400 00 {session:08x} {epoch & 0xFFFFFFFF:08x}"
     raw = bytes.fromhex("0001 000b 00000009 0001 63" + scalars + topics + forgotten + "0000")
@@ -47,24 +48,26 @@ def worst(shape: str) -> tuple[str, str]:
     """The topics and the forgotten topics of a request that names 500 partitions, each of another topic."""
     width = 249 if shape == "long names" else 4
     names = [f"{number:04d}".encode().ljust(width, b"x").hex() for number in range(500)]
-    head, none = f"{500:08x}", "00000000"
+    head = f"{500:08x}"
     if shape == "forgotten":
-        return none, head + "".join(f"{width:04x}{name} 00000001 {500:08x}" for name in names)
-    return head + "".join(f"{width:04x}{name}" + named(1, 500)[17:] for name in names), none
+        return NOTHING, head + "".join(f"{width:04x}{name} 00000001 {500:08x}" for name in names)
+    return head + "".join(f"{width:04x}{name}" + named(1, 500)[17:] for name in names), NOTHING
+
+
+def fields_of(frame: bytes, body: int = BODY, version: int = VERSION) -> fetch.FetchFields:
+    fields = fetch.read_request(frame, body, len(frame), version)
+    assert fields is not None
+    return fields
 
 
 def responded(
     table: SessionTable, frame: bytes, broker: str = "b", now_ms: int = 0, address: str = ""
 ) -> int:
-    fields = fetch.read_request(frame, BODY, len(frame), VERSION)
-    assert fields is not None
-    return table.respond_locally(broker, fields, frame, BODY, VERSION, now_ms, address)
+    return table.respond_locally(broker, fields_of(frame), frame, BODY, VERSION, now_ms, address)
 
 
 def forwarded(table: SessionTable, frame: bytes, broker: str = "b", version: int = VERSION) -> bytes | None:
-    fields = fetch.read_request(frame, BODY, len(frame), VERSION)
-    assert fields is not None
-    return table.forward(broker, fields, frame, BODY, version, 0)
+    return table.forward(broker, fields_of(frame), frame, BODY, version, 0)
 
 
 def test_session_that_was_never_responded_to_locally_is_not_touched() -> None:
@@ -86,29 +89,28 @@ def test_local_response_has_the_session_id_and_later_epochs_are_translated() -> 
     assert forwarded(table, request(9)) == request(7)
 
 
-def test_changes_of_a_locally_handled_fetch_reach_the_broker_once() -> None:
+@pytest.mark.parametrize(
+    ("changes", "later", "sent"),
+    [
+        ((named(10), NOTHING), (NOTHING, NOTHING), (named(10), NOTHING)),
+        ((named(10), NOTHING), (named(20), NOTHING), (named(20), NOTHING)),
+        ((NOTHING, dropped()), (named(20), NOTHING), (named(20), NOTHING)),
+        ((named(10), NOTHING), (NOTHING, dropped()), (NOTHING, dropped())),
+    ],
+    ids=[
+        "once",
+        "later update replaces",
+        "forgotten and added is an update",
+        "added and forgotten is forgotten",
+    ],
+)
+def test_changes_of_a_locally_handled_fetch_reach_the_broker_once(
+    changes: tuple[str, str], later: tuple[str, str], sent: tuple[str, str]
+) -> None:
     table = SessionTable(10)
-    responded(table, request(5, named(10)))
-    assert forwarded(table, request(6)) == request(5, named(10))
+    responded(table, request(5, *changes))
+    assert forwarded(table, request(6, *later)) == request(5, *sent)
     assert forwarded(table, request(7)) == request(6), "and only once"
-
-
-def test_later_update_of_a_partition_replaces_the_earlier() -> None:
-    table = SessionTable(10)
-    responded(table, request(5, named(10)))
-    assert forwarded(table, request(6, named(20))) == request(5, named(20))
-
-
-def test_partition_forgotten_and_added_again_is_an_update() -> None:
-    table = SessionTable(10)
-    responded(table, request(5, forgotten=dropped()))
-    assert forwarded(table, request(6, named(20))) == request(5, named(20))
-
-
-def test_partition_added_and_forgotten_is_forgotten() -> None:
-    table = SessionTable(10)
-    responded(table, request(5, named(10)))
-    assert forwarded(table, request(6, forgotten=dropped())) == request(5, forgotten=dropped())
 
 
 def test_epochs_wrap_from_the_largest_to_one() -> None:
@@ -126,13 +128,9 @@ def test_end_of_a_session_is_forwarded_untouched(epoch: int) -> None:
     assert not table.is_shifted("b", 7)
 
 
-def test_only_the_broker_may_respond_to_the_end_of_a_session() -> None:
-    fields = fetch.read_request(request(fetch.FINAL_EPOCH), BODY, 1000, VERSION)
-    assert fields is not None
-    assert fetch_session.must_forward(fields)
-    sessionless = fetch.read_request(request(fetch.FINAL_EPOCH, session=0), BODY, 1000, VERSION)
-    assert sessionless is not None
-    assert not fetch_session.must_forward(sessionless)
+@pytest.mark.parametrize(("session", "forwards"), [(7, True), (0, False)])
+def test_only_the_broker_may_respond_to_the_end_of_a_session(session: int, forwards: bool) -> None:
+    assert fetch_session.must_forward(fields_of(request(fetch.FINAL_EPOCH, session=session))) is forwards
 
 
 @pytest.mark.parametrize(("epoch", "session"), [(fetch.INITIAL_EPOCH, 0), (fetch.FINAL_EPOCH, 0), (5, 0)])
@@ -246,9 +244,7 @@ def test_tags_that_no_consumer_sends_end_the_session() -> None:
     table = SessionTable(10)
     for size, kept in ((100, 7), (1000, 0), (200, 7)):
         frame, body = tagged(size)
-        fields = fetch.read_request(frame, body, len(frame), 12)
-        assert fields is not None
-        assert table.respond_locally("b", fields, frame, body, 12, 0) == kept
+        assert table.respond_locally("b", fields_of(frame, body, 12), frame, body, 12, 0) == kept
 
 
 def test_topic_that_can_not_be_ends_the_session() -> None:

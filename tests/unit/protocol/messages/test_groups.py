@@ -7,14 +7,6 @@ from protocol.errors import TruncatedError
 from protocol.messages import groups
 
 
-def test_join_group_names_its_session_timeout() -> None:
-    # The group "g", 6 s; compact since version 6.
-    plain = bytes.fromhex("0001 67 00001770")
-    compact = bytes.fromhex("02 67 00001770")
-    assert groups.session_timeout_ms(api.JOIN_GROUP, plain, 0, len(plain), 5) == 6000
-    assert groups.session_timeout_ms(api.JOIN_GROUP, compact, 0, len(compact), 6) == 6000
-
-
 @pytest.mark.parametrize("raw", ["0001 67 00000000", "0001 67 ffffffff"])
 def test_join_group_that_names_none_counts_with_the_default(raw: str) -> None:
     buf = bytes.fromhex(raw)

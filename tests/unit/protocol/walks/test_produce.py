@@ -15,29 +15,6 @@ def measured(frame: bytes, version: int, *pieces: int) -> dict[bytes, int]:
     return sizes
 
 
-@pytest.mark.parametrize(
-    ("version", "size"),
-    [
-        (0, 2 + 1 + 4 + 4 + 4 + 1000),  # "a", partitions; index, length, records
-        (8, 2 + 1 + 4 + 4 + 4 + 1000),
-        (9, 2 + 1 + 4 + 2 + 1000 + 1 + 1),  # lengths as varints, tags of the partition and of the topic
-        (13, 16 + 1 + 4 + 2 + 1000 + 1 + 1),
-    ],
-)
-def test_topic_measures_all_of_its_part(version: int, size: int) -> None:
-    frame = produce_to(version, {"a": [1000]})
-    assert list(measured(frame, version).values()) == [size]
-
-
-@pytest.mark.parametrize("version", [3, 9])
-def test_topics_are_measured_separately(version: int) -> None:
-    one = measured(produce_to(version, {"a": [1000]}), version)[b"a"]
-    found = measured(produce_to(version, {"a": [1000], "b": [1000, 1000], "c": []}), version)
-    assert list(found) == [b"a", b"b", b"c"]
-    assert found[b"a"] == one
-    assert found[b"b"] == 2 * found[b"a"] - found[b"c"]
-
-
 def test_topic_that_comes_twice_is_summed() -> None:
     frame = produce_to(9, {"a": [10]})
     topic = frame[-(2 + 1 + 4 + 1 + 10 + 1 + 1) - 1 : -1]
