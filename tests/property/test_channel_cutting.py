@@ -172,6 +172,20 @@ def decided(shell: MemoryShell) -> object:
     return (shell.waits, views, owed_of(shell.channel), stats.fetches_answered, Counter(stats.requests))
 
 
+SIZES: Final = st.lists(st.integers(0, 20_000), min_size=1, max_size=5)
+
+
+def judge(whole: MemoryShell, cut: MemoryShell, sent: list[bytes]) -> None:
+    """Expect the same bytes and decisions of both, and a response to each request that is owed one, in order."""
+    assert cut.requests.out == whole.requests.out
+    assert cut.responses.out == whole.responses.out
+    assert decided(cut) == decided(whole)
+    owed = [correlation_id(asked) for asked in sent if not silent(asked)]
+    response = [struct.unpack_from(">i", got, 4)[0] for got in frames(bytes(cut.responses.out))]
+    assert response == owed[: len(response)]
+    assert cut.requests.refused or len(response) == len(owed)
+
+
 @pytest.mark.parametrize("gateway", [True, False])
 @pytest.mark.parametrize(
     "options",
@@ -179,20 +193,12 @@ def decided(shell: MemoryShell) -> object:
     ids=["kip13", "schedule", "observe"],
 )
 @CUTTINGS
-@given(
-    sent=requests(),
-    sizes=st.lists(st.integers(0, 20_000), min_size=1, max_size=5),
-    pieces=PIECES,
-    spent=st.sampled_from([0, 40_000]),
-)
+@given(sent=requests(), sizes=SIZES, pieces=PIECES, spent=st.sampled_from([0, 40_000]))
 def test_any_cutting_gives_the_same_bytes_and_decisions(
     gateway: bool, options: EngineOptions, sent: list[bytes], sizes: list[int], pieces: list[int], spent: int
 ) -> None:
-    whole = relayed(sent, sizes, [], options, gateway, spent)
-    cut = relayed(sent, sizes, pieces, options, gateway, spent)
-    assert cut.requests.out == whole.requests.out
-    assert cut.responses.out == whole.responses.out
-    assert decided(cut) == decided(whole)
+    whole, cut = (relayed(sent, sizes, how, options, gateway, spent) for how in ([], pieces))
+    judge(whole, cut, sent)
 
 
 @pytest.mark.parametrize("gateway", [True, False])
@@ -200,7 +206,7 @@ def test_any_cutting_gives_the_same_bytes_and_decisions(
 @CUTTINGS
 @given(
     sent=requests(),
-    sizes=st.lists(st.integers(0, 20_000), min_size=1, max_size=5),
+    sizes=SIZES,
     pieces=PIECES,
     spent=st.sampled_from([0, 40_000]),
     spent_us=st.sampled_from([0, 120_000, 10_000_000]),
@@ -215,36 +221,14 @@ def test_any_cutting_gives_the_same_under_a_request_quota(
     spent_us: int,
 ) -> None:
     options = EngineOptions(mode=mode)
-    whole = relayed(sent, sizes, [], options, gateway, spent, spent_us=spent_us)
-    cut = relayed(sent, sizes, pieces, options, gateway, spent, spent_us=spent_us)
-    assert cut.requests.out == whole.requests.out
-    assert cut.responses.out == whole.responses.out
-    assert decided(cut) == decided(whole)
-    owed = [correlation_id(asked) for asked in sent if not silent(asked)]
-    response = [struct.unpack_from(">i", got, 4)[0] for got in frames(bytes(cut.responses.out))]
-    assert response == owed[: len(response)]
-    assert cut.requests.refused or len(response) == len(owed)
+    whole, cut = (
+        relayed(sent, sizes, how, options, gateway, spent, spent_us=spent_us) for how in ([], pieces)
+    )
+    judge(whole, cut, sent)
 
 
 @CUTTINGS
-@given(
-    sent=requests(),
-    sizes=st.lists(st.integers(0, 20_000), min_size=1, max_size=5),
-    pieces=PIECES,
-    policy=st.sampled_from(["kip13", "schedule"]),
-)
-def test_every_request_that_is_owed_a_response_gets_one_in_order(
-    sent: list[bytes], sizes: list[int], pieces: list[int], policy: Policy
-) -> None:
-    shell = relayed(sent, sizes, pieces, EngineOptions(policy=policy), spent=40_000)
-    owed = [correlation_id(asked) for asked in sent if not silent(asked)]
-    response = [struct.unpack_from(">i", got, 4)[0] for got in frames(bytes(shell.responses.out))]
-    assert response == owed[: len(response)]
-    assert shell.requests.refused or len(response) == len(owed)
-
-
-@CUTTINGS
-@given(sent=requests(), sizes=st.lists(st.integers(0, 20_000), min_size=1, max_size=5), pieces=PIECES)
+@given(sent=requests(), sizes=SIZES, pieces=PIECES)
 def test_sidecar_that_only_observes_changes_nothing(
     sent: list[bytes], sizes: list[int], pieces: list[int]
 ) -> None:
@@ -259,7 +243,7 @@ def test_sidecar_that_only_observes_changes_nothing(
 @settings(CUTTINGS, max_examples=10)
 @given(
     sent=requests(),
-    sizes=st.lists(st.integers(0, 20_000), min_size=1, max_size=5),
+    sizes=SIZES,
     pieces=PIECES,
     spent=st.sampled_from([0, 40_000]),
     spent_us=st.sampled_from([None, 120_000]),

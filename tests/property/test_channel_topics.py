@@ -4,7 +4,7 @@ import struct
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.api import FETCH, PRODUCE
@@ -15,6 +15,7 @@ from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine
 from quotas.options import EngineOptions
+from tests.property.test_channel_cutting import CUTTINGS, PIECES
 from tests.support.frames import (
     fetch,
     fetched_from,
@@ -27,8 +28,6 @@ from tests.support.frames import (
 from tests.support.memory_shell import MemoryShell
 from tests.support.playbook import engine_of, gateway_address
 
-CUTTINGS: Final = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
-PIECES: Final = st.lists(st.one_of(st.integers(1, 20), st.integers(1, 3000)), min_size=1, max_size=40)
 TOPICS: Final = st.dictionaries(
     st.sampled_from(["t", "u", "free"]), st.lists(st.integers(0, 9000), max_size=3), max_size=3
 )

@@ -1,5 +1,6 @@
 """Reassignments on the wire: what kafka-python writes we read, what we write it reads, and cut bytes are told."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,7 +10,6 @@ from hypothesis import strategies as st
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 from protocol.errors import WireError
 from protocol.messages import reassignments
-from protocol.messages import reassignments as alter_reassignments
 from protocol.messages.reassignments import (
     AlterRequest,
     AlterResponse,
@@ -52,15 +52,15 @@ def test_alter_request_of_kafka_python_is_read(version: int, data: st.DataObject
     message = data.draw(messages(REQUESTS[ALTER], version))
     frame = framed(message)
     start = body_of(frame, ALTER, version)
-    found = alter_reassignments.read_alter_request(frame, start, version)
-    assert alter_reassignments.read_head(frame, start, version) == found._replace(wanted=())
+    found = reassignments.read_alter_request(frame, start, version)
+    assert reassignments.read_head(frame, start, version) == found._replace(wanted=())
     assert found.timeout_ms == message.timeout_ms
     assert found.wanted == targets(message)
     for end in range(start, len(frame)):
         with pytest.raises(WireError):
-            alter_reassignments.read_alter_request(frame[:end], start, version)
+            reassignments.read_alter_request(frame[:end], start, version)
     with pytest.raises(WireError):
-        alter_reassignments.read_alter_request(frame + b"\0", start, version)
+        reassignments.read_alter_request(frame + b"\0", start, version)
 
 
 @VERSIONS
@@ -71,12 +71,12 @@ def test_alter_request_of_kafka_python_is_read(version: int, data: st.DataObject
     )
 )
 def test_alter_request_is_read_by_kafka_python_and_by_us(version: int, asked: AlterRequest) -> None:
-    frame = alter_reassignments.request_frame(asked, version, 7, b"client")
+    frame = reassignments.request_frame(asked, version, 7, b"client")
     if known(ALTER, version):
         message = decoded(REQUESTS[ALTER], version, frame)
         assert message.timeout_ms == asked.timeout_ms
         assert targets(message) == asked.wanted
-    again = alter_reassignments.read_alter_request(frame, body_of(frame, ALTER, version), version)
+    again = reassignments.read_alter_request(frame, body_of(frame, ALTER, version), version)
     allowed = asked.allow_factor_change or version == 0
     assert again == asked._replace(allow_factor_change=allowed)
 
@@ -89,7 +89,7 @@ def test_alter_request_is_read_by_kafka_python_and_by_us(version: int, asked: Al
     )
 )
 def test_alter_response_is_read_by_kafka_python_and_by_us(version: int, response: AlterResponse) -> None:
-    frame = alter_reassignments.write_alter_response(response, version, 7)
+    frame = reassignments.write_alter_response(response, version, 7)
     if known(ALTER, version):
         message = decoded(RESPONSES[ALTER], version, frame)
         assert (message.error_code, message.error_message) == response.outcome
@@ -98,12 +98,12 @@ def test_alter_response_is_read_by_kafka_python_and_by_us(version: int, response
             for topic in message.responses
             for one in topic.partitions
         ]
-    again = alter_reassignments.read_alter_response(frame, version)
+    again = reassignments.read_alter_response(frame, version)
     allowed = response.allow_factor_change or version == 0
     assert again == response._replace(allow_factor_change=allowed)
     for end in range(len(frame)):
         with pytest.raises(WireError):
-            alter_reassignments.read_alter_response(frame[:end], version)
+            reassignments.read_alter_response(frame[:end], version)
 
 
 @FEW
@@ -176,13 +176,11 @@ def test_list_response_may_name_many_brokers(size: int) -> None:
 @given(garbage=st.binary(max_size=60))
 def test_garbage_is_read_or_refused(garbage: bytes) -> None:
     for read in (
-        lambda: alter_reassignments.read_alter_request(garbage, 0, 1),
-        lambda: alter_reassignments.read_head(garbage, 0, 1),
-        lambda: alter_reassignments.read_alter_response(garbage, 1),
+        lambda: reassignments.read_alter_request(garbage, 0, 1),
+        lambda: reassignments.read_head(garbage, 0, 1),
+        lambda: reassignments.read_alter_response(garbage, 1),
         lambda: reassignments.read_list_request(garbage, 0),
         lambda: reassignments.read_batch(garbage),
     ):
-        try:
+        with suppress(WireError):
             read()
-        except WireError:
-            continue

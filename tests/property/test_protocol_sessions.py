@@ -11,11 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol import header
 from protocol.api import FETCH
 from protocol.messages import fetch
 from protocol.messages.fetch_session import EPOCH_MAX, SessionTable
-from tests.unit.protocol.kafka_frames import REQUESTS, decoded, framed, struct
+from tests.unit.protocol.kafka_frames import REQUESTS, body_of, decoded, framed, struct
 
 FEW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 CLS: Final = REQUESTS[FETCH]
@@ -37,40 +36,19 @@ STEPS: Final = st.lists(
 def request(version: int, epoch: int, named: dict[Partition, int], forgotten: set[Partition]) -> bytes:
     topics = {topic: [p for t, p in named if t == topic] for topic, _ in named}
     dropped = {topic: [p for t, p in forgotten if t == topic] for topic, _ in forgotten}
-    entries = [
-        struct(
-            CLS,
-            version,
-            "FetchTopic",
-            topic=f"t{topic}",
-            topic_id=uuid.UUID(int=topic),
-            partitions=[
-                struct(CLS, version, "FetchPartition", partition=p, fetch_offset=named[topic, p])
-                for p in partitions
-            ],
-        )
-        for topic, partitions in topics.items()
-    ]
-    forgets = [
-        struct(
-            CLS,
-            version,
-            "ForgottenTopic",
-            topic=f"t{topic}",
-            topic_id=uuid.UUID(int=topic),
-            partitions=sorted(ps),
-        )
-        for topic, ps in dropped.items()
-    ]
+
+    def entry(kind: str, topic: int, partitions: list[Any]) -> Any:
+        number = uuid.UUID(int=topic)
+        return struct(CLS, version, kind, topic=f"t{topic}", topic_id=number, partitions=partitions)
+
+    def partition(topic: int, index: int) -> Any:
+        return struct(CLS, version, "FetchPartition", partition=index, fetch_offset=named[topic, index])
+
     message = CLS(
-        version=version,
-        max_wait_ms=500,
-        session_id=SESSION,
-        session_epoch=epoch,
-        topics=entries,
-        forgotten_topics_data=forgets,
-        rack_id="rack",
-    )
+        version=version, max_wait_ms=500, session_id=SESSION, session_epoch=epoch, rack_id="rack",
+        topics=[entry("FetchTopic", topic, [partition(topic, p) for p in ps]) for topic, ps in topics.items()],
+        forgotten_topics_data=[entry("ForgottenTopic", topic, sorted(ps)) for topic, ps in dropped.items()],
+    )  # fmt: skip
     return framed(message)
 
 
@@ -109,8 +87,7 @@ def test_broker_and_client_never_disagree(
     client: dict[Partition, int] = {}
     for local, named, forgotten in [*steps, (False, {}, set())]:
         frame = request(version, epoch, named, forgotten)
-        body = header.body_start(frame, 0, len(frame), FETCH, version)
-        assert body is not None
+        body = body_of(frame, FETCH, version)
         fields = fetch.read_request(frame, body, len(frame), version)
         assert fields is not None
         client.update(named)

@@ -7,12 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol import header
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, MAX_VERSION, METADATA
 from protocol.errors import WireError
 from protocol.messages import metadata, topic_mutations
-from protocol.messages import topic_mutations as topic_mutation_responses
-from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, messages
+from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, body_of, decoded, framed, messages
 
 FEW = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 APIS = (CREATE_TOPICS, CREATE_PARTITIONS, DELETE_TOPICS)
@@ -30,8 +28,7 @@ def name_of(topic: Any) -> str | None:
 
 
 def read(frame: bytes, api_key: int, version: int) -> topic_mutations.MutationRequest:
-    body = header.body_start(frame, 0, len(frame), api_key, version)
-    assert body is not None
+    body = body_of(frame, api_key, version)
     return topic_mutations.read_request(frame, body, api_key, version)
 
 
@@ -78,8 +75,7 @@ def test_request_without_topics_is_kafka_pythons(api_key: int, version: int, dat
 @given(data=st.data())
 def test_request_that_is_cut_off_is_an_error(api_key: int, version: int, data: st.DataObject) -> None:
     frame = framed(data.draw(messages(REQUESTS[api_key], version)))
-    body = header.body_start(frame, 0, len(frame), api_key, version)
-    assert body is not None
+    body = body_of(frame, api_key, version)
     for end in range(body, len(frame)):
         with pytest.raises(WireError):
             topic_mutations.read_request(frame[:end], body, api_key, version)
@@ -96,7 +92,7 @@ def responded(message: Any, api_key: int) -> Any:
 def test_response_is_what_kafka_python_wrote(api_key: int, version: int, data: st.DataObject) -> None:
     message = data.draw(messages(RESPONSES[api_key], version))
     frame = framed(message)
-    found = topic_mutation_responses.read_response(frame, api_key, version)
+    found = topic_mutations.read_response(frame, api_key, version)
     theirs = responded(message, api_key)
     assert [(topic.name, topic.error_code) for topic in found.topics] == [
         (topic.name, topic.error_code) for topic in theirs
@@ -115,7 +111,7 @@ def test_local_response_says_error_89_for_every_topic(
     api_key: int, version: int, data: st.DataObject, throttle_ms: int
 ) -> None:
     topics = read(framed(data.draw(messages(REQUESTS[api_key], version))), api_key, version).topics
-    frame = topic_mutation_responses.local_response(topics, api_key, version, 77, throttle_ms)
+    frame = topic_mutations.local_response(topics, api_key, version, 77, throttle_ms)
     message = decoded(RESPONSES[api_key], version, frame)
     assert framed(message, correlation_id=77) == frame
     assert [(topic.name, topic.error_code) for topic in responded(message, api_key)] == [
@@ -159,15 +155,13 @@ def test_merged_response_is_in_the_requests_order(api_key: int, version: int, da
     field = {CREATE_TOPICS: "topics", CREATE_PARTITIONS: "results", DELETE_TOPICS: "responses"}[api_key]
     setattr(response, field, [entry for _, entry in shuffled])
     frame = framed(response)
-    found = topic_mutation_responses.read_response(frame, api_key, version)
-    became = topic_mutation_responses.match_results(found, topics)
+    found = topic_mutations.read_response(frame, api_key, version)
+    became = topic_mutations.match_results(found, topics)
     ordered = [
-        topic_mutation_responses.rejected_entry(topic, api_key, version)
-        if index in rejected
-        else became[index]
+        topic_mutations.rejected_entry(topic, api_key, version) if index in rejected else became[index]
         for index, topic in enumerate(topics)
     ]
-    merged = topic_mutation_responses.merged_response(frame, found, ordered, compact=True)
+    merged = topic_mutations.merged_response(frame, found, ordered, compact=True)
     message = decoded(RESPONSES[api_key], version, merged)
     assert framed(message) == merged
     expected = sorted([index for index, _ in entries] + list(rejected))
@@ -196,8 +190,7 @@ def test_metadata_topics_are_what_kafka_python_wrote(version: int, data: st.Data
 def test_metadata_request_is_what_kafka_python_wrote(version: int, data: st.DataObject) -> None:
     message = data.draw(messages(REQUESTS[METADATA], version))
     frame = framed(message)
-    body = header.body_start(frame, 0, len(frame), METADATA, version)
-    assert body is not None
+    body = body_of(frame, METADATA, version)
     asked = metadata.read_request(frame, body, version)
     names = tuple(topic.name for topic in message.topics or () if topic.name is not None)
     assert asked.names == names
