@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Protocol
@@ -16,10 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.config import Address, FleetOptions
+from proxy.events import Event, Tell, untold
 from proxy.fleet import HolderPort
 from proxy.fleet.elected import (
     OTHER_VERSION,
     SILENCE_MS,
+    TENURE_MS,
     UNSIGNED,
     Assignor,
     Elected,
@@ -28,19 +31,21 @@ from proxy.fleet.elected import (
     own_assignment,
 )
 from proxy.fleet.election import NO_TERM, Claim, Lasting, Past, Roster, Ruling, Statements, Term, write_roster
+from proxy.fleet.fleet import fleet_terms
 from proxy.fleet.messages import NONCE_BYTES
 from proxy.fleet.secret import NO_SECRET, FleetSecret
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms
 from proxy.topics.records import Problem
 from proxy.topics.topic import Access, Found, ProblemError
-from quotas.sharing.lease_values import LeaseTerms
+from quotas.sharing.lease_values import DEFAULT_KEY, LesseeId, Report
 from tests.component.proxy.fleet.rig import until
 
 GROUP = "__sluice"
 CANNOT = "the group of the fleet cannot be used"
 FAILED = 20
 SECRET = b"s" * 32
+SIGNED = Statements(SECRET, GROUP)
 NONCE = bytes(NONCE_BYTES)
 A, B = Address("h", 1), Address("h", 2)
 IN_3 = Ruling("a", A, Term(3, 5), Term(2, 9))
@@ -128,6 +133,25 @@ class Consumer:
         return {places[0]: SimpleNamespace(metadata=self.committed_text)}
 
 
+class Alone(Consumer):
+    """The one member of its group, so its leader too; what it commits stays for the next one."""
+
+    def join(self) -> None:
+        metadata = self.assignor.metadata([GROUP])
+        self.member_id, self.generation = "1", self.generation + 1
+        self.assignor.on_assignment(self.assignor.assign(None, {"1": metadata})["1"])
+
+    async def start(self) -> None:
+        self.join()
+
+    def request_rejoin(self) -> None:
+        asyncio.get_running_loop().call_soon(self.join)
+
+    async def _do_commit_offsets(self, _: None, offsets: dict[TopicPartition, Any]) -> None:
+        await super()._do_commit_offsets(_, offsets)
+        type(self).committed_text = self.words[-1]
+
+
 class Member:
     """A membership of the group, and what it says; its clock stands still unless it is the real one."""
 
@@ -185,10 +209,19 @@ def consumer(monkeypatch: pytest.MonkeyPatch) -> type[Consumer]:
 
 
 @pytest.fixture
+def alone(consumer: type[Consumer], monkeypatch: pytest.MonkeyPatch) -> type[Alone]:
+    class Own(Alone):
+        made: ClassVar[list[Consumer]] = []
+
+    monkeypatch.setattr("proxy.fleet.elected.aiokafka.AIOKafkaConsumer", Own)
+    return Own
+
+
+@pytest.fixture
 def secret(tmp_path: Path, consumer: type[Consumer]) -> FleetSecret:
     """The fleet's secret, with which the leader signs too."""
     (tmp_path / "secret").write_bytes(SECRET)
-    consumer.statements = Statements(SECRET, GROUP)
+    consumer.statements = SIGNED
     return FleetSecret(tmp_path / "secret")
 
 
@@ -340,10 +373,10 @@ async def test_first_claim_is_made_again_where_no_member_can_be_chosen(
 @pytest.mark.parametrize(
     ("signer", "term", "learning_ms", "ignored"),
     [
-        (Statements(SECRET, GROUP), Term(2, 9), 0, []),
+        (SIGNED, Term(2, 9), 0, []),
         (Statements(b"", GROUP), Term(2, 9), 20_310, ["commit"]),
         (Statements(SECRET, "__other"), Term(2, 9), 20_310, ["commit"]),
-        (Statements(SECRET, GROUP), Term(1, 9), 20_310, []),  # an earlier one, sent again
+        (SIGNED, Term(1, 9), 20_310, []),  # an earlier one, sent again
     ],
 )
 async def test_commit_is_believed_if_it_is_the_predecessors(
@@ -378,7 +411,7 @@ async def test_changed_secret_makes_it_join_anew(
 
 
 def test_leader_ignores_claims_that_are_not_of_their_senders() -> None:
-    statements, ignored = Statements(SECRET, GROUP), list[str]()
+    statements, ignored = SIGNED, list[str]()
     assignor = Assignor(GROUP, statements, lambda: b"", lambda _: None, ignored.extend)
     genuine = Claim("a", A, 5, 3, Term(3, 5), NONCE)
     huge = Claim("x", B, 1, 2**32 - 1, NO_TERM, NONCE)
@@ -424,18 +457,12 @@ async def test_brokers_that_are_away_for_long_cost_one_line_and_the_group_comes_
         return Found(b"0" * 16, None)
 
     monkeypatch.setattr("proxy.fleet.elected.find", find)
-    figures = FleetFigures()
-    port = HolderPort(4, NO_SECRET, now_ms, figures)
-    options = FleetOptions(name="a", bind=Address("127.0.0.1", 1))
-    elected = Elected(options, Access([]), port, lambda: LeaseTerms(15_000, 1000, 4), now_ms, figures)
-    try:
+    async with elected(bound=False) as (_, port, figures):
         await until(lambda: attempts > FAILED and figures.group_problem == "unreachable", 20)
         assert caplog.messages.count(CANNOT) == 1
         away = False
         await until(lambda: port.lessor is not None and not figures.group_problem, 20)
         assert caplog.messages.count("the group of the fleet can be used again") == 1
-    finally:
-        await elected.close()
 
 
 @given(st.binary(max_size=60) | st.binary(max_size=60).map(b"\0\0\0\0\0\1".__add__) | st.just(bytes(5000)))
@@ -522,3 +549,103 @@ async def test_holder_that_has_ended_is_removed_from_the_group(consumer: type[Co
     assert isinstance(left, LeaveGroupRequest)
     assert vars(left)["_member_id"] == "id-a"
     assert a.one.generation == 2
+
+
+# The member that the group chooses.
+
+OPTIONS = FleetOptions(name="a", members_max=4, bind=Address("127.0.0.1", 19070), group=GROUP)
+LASTING_MS = fleet_terms(OPTIONS).lasting_ms(TENURE_MS)
+
+
+@asynccontextmanager
+async def elected(
+    secret: FleetSecret = NO_SECRET, tell: Tell = untold, *, bound: bool = True
+) -> AsyncIterator[tuple[Elected, HolderPort, FleetFigures]]:
+    figures, terms = FleetFigures(), fleet_terms(OPTIONS)
+    port = HolderPort(OPTIONS.members_max, secret, now_ms, figures)
+    access = Access([("127.0.0.1", 1)])
+    found = Elected(OPTIONS, access, port, lambda: terms, now_ms, figures, tell, secret=secret)
+    if bound:
+        found.bound()
+    try:
+        yield found, port, figures
+    finally:
+        await found.close()
+
+
+def lasting(committed: str | None) -> int:
+    """How long leases may last by a commit."""
+    assert committed is not None
+    found = SIGNED.read_lasting(committed)
+    assert found is not None, "it is signed"
+    return found.ms
+
+
+def said(lasting_ms: int) -> str:
+    return SIGNED.write_lasting(Lasting(lasting_ms, Term(4, 2)), "b")
+
+
+@pytest.mark.parametrize(
+    ("committed", "learns"),
+    [
+        (None, False),
+        (said(0), False),
+        (said(20_310), True),
+        ("leases_ms=0 term=4 run=0000000000000002 holder=b", True),  # not signed
+    ],
+)
+async def test_holder_learns_for_as_long_as_its_predecessor_has_committed(
+    alone: type[Alone], secret: FleetSecret, committed: str | None, learns: bool
+) -> None:
+    alone.committed_text = committed
+    async with elected(secret) as (_, port, _):
+        await until(lambda: port.lessor is not None)
+        assert lasting(alone.committed_text) == LASTING_MS
+        view = port.view()
+        assert view is not None
+        assert view.learning is learns
+
+
+async def test_holder_without_a_commit_of_its_own_leases_nothing(
+    alone: type[Alone], secret: FleetSecret
+) -> None:
+    alone.fail = staticmethod(errors.CommitFailedError)
+    async with elected(secret) as (found, port, _):
+        await until(lambda: found.address)
+        await asyncio.sleep(0.3)
+        assert port.lessor is None
+        alone.fail = staticmethod(lambda: None)
+        await until(lambda: port.lessor is not None)
+
+
+async def test_holder_that_ends_leaves_word_of_its_leases(alone: type[Alone], secret: FleetSecret) -> None:
+    async with elected(secret) as (_, port, _):
+        await until(lambda: port.lessor is not None)
+    assert lasting(alone.committed_text) == 0
+    async with elected(secret) as (_, port, _):
+        await until(lambda: port.lessor is not None)
+        assert port.lessor is not None
+        port.lessor.report(Report(LesseeId("b", 1), 0, 1, 0, {}, {DEFAULT_KEY: 0.1}, 4), now_ms())
+    assert 0 < lasting(alone.committed_text) < LASTING_MS
+
+
+async def test_what_is_ignored_is_counted_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with elected(bound=False) as (found, _, figures):
+        for _ in range(3):
+            found.unsigned("claim", 2, "x-1")
+            found.unsigned("ruling")
+        await until(lambda: figures.unsigned == {"claim": 6, "ruling": 3})
+    assert sum("ignored in the group of the fleet" in message for message in caplog.messages) == 2
+
+
+async def test_holder_that_moves_is_told_and_the_first_is_not() -> None:
+    told: list[Event] = []
+    # There is no broker, so that nothing else rules.
+    async with elected(tell=told.append, bound=False) as (found, _, _):
+        for name in ("b", "b", "c", ""):
+            found.ruled(Ruling(name, Address("10.0.0.2", 1) if name else None, Term(1, 1)), mine=False)
+        await until(lambda: len(told) == 2)
+    assert [event.text for event in told] == [
+        "c is the fleet's holder now, after b.",
+        "The fleet has no holder, after c.",
+    ]
