@@ -7,33 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.fleet import messages as codec
-from proxy.fleet.messages import (
-    FACT_BYTES_MAX,
-    KEY_BYTES_MAX,
-    Frames,
-    Leave,
-    Lost,
-    MemberView,
-    Message,
-    MessageError,
-    Question,
-    Refusal,
-    Response,
-    Told,
-    View,
-)
+from proxy.fleet.messages import Frames, Message, MessageError
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LesseeId, Report, Wish
 
 U64 = st.integers(0, 2**64 - 1)
 COUNTED = st.integers(1, 2**64 - 1)
 SHARE = st.floats(0, 1)
-KEY = st.text(max_size=KEY_BYTES_MAX // 4).filter(lambda key: key.isascii() or len(key) < 500)
+KEY = st.text(max_size=codec.KEY_BYTES_MAX // 4).filter(lambda key: key.isascii() or len(key) < 500)
 NAME = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=64)
 LESSEE = st.builds(LesseeId, NAME, U64)
 WISH = st.builds(Wish, SHARE, st.floats(0, 1e9))
 LESSEES_MAX = st.integers(1, 256)
 FACTS = st.dictionaries(
-    st.text(max_size=FACT_BYTES_MAX // 4), st.text(max_size=FACT_BYTES_MAX // 4), max_size=16
+    st.text(max_size=codec.FACT_BYTES_MAX // 4), st.text(max_size=codec.FACT_BYTES_MAX // 4), max_size=16
 )
 REPORTS = st.builds(
     Report,
@@ -62,27 +48,28 @@ GRANTS = st.builds(
 )
 TEXT = st.text(st.characters(codec="ascii"), max_size=32)
 MEMBERS = st.lists(
-    st.builds(MemberView, LESSEE, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), FACTS), max_size=4
+    st.builds(codec.MemberView, LESSEE, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), FACTS),
+    max_size=4,
 )
 
 
 @st.composite
-def views(draw: st.DrawFn) -> View:
+def views(draw: st.DrawFn) -> codec.View:
     members = tuple(draw(MEMBERS))
     shares = draw(st.lists(st.tuples(KEY, st.tuples(*(SHARE for _ in members))), max_size=5))
-    return View(draw(st.booleans()), members, tuple(shares))
+    return codec.View(draw(st.booleans()), members, tuple(shares))
 
 
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
     REPORTS,
     GRANTS,
-    st.just(Leave()),
-    st.builds(Refusal, TEXT, TEXT),
-    st.builds(Lost, TEXT),
-    st.builds(Told, FACTS),
+    st.just(codec.Leave()),
+    st.builds(codec.Refusal, TEXT, TEXT),
+    st.builds(codec.Lost, TEXT),
+    st.builds(codec.Told, FACTS),
     views(),
-    st.builds(Question, st.integers(0, 2**32 - 1), st.binary(max_size=50)),
-    st.builds(Response, st.integers(0, 2**32 - 1), st.binary(max_size=50)),
+    st.builds(codec.Question, st.integers(0, 2**32 - 1), st.binary(max_size=50)),
+    st.builds(codec.Response, st.integers(0, 2**32 - 1), st.binary(max_size=50)),
 )
 
 

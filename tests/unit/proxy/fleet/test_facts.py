@@ -1,6 +1,6 @@
 """proxy.fleet.facts."""
 
-from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -16,19 +16,18 @@ from quotas.sharing.lease_values import LesseeId
 SETTINGS = QuotaSettings()
 REASSIGNMENT = ReassignmentSettings()
 TOPIC = ReassignmentSettings(mode="batch", journal="topic")
-OPTIONS = EngineOptions()
 
 
 def facts(
     settings: QuotaSettings = SETTINGS,
-    options: EngineOptions = OPTIONS,
     rate: float = 5,
     members_max: int = 8,
     reassignment: ReassignmentSettings = REASSIGNMENT,
+    **options: Any,
 ) -> Facts:
     definitions = Definitions({Entity("ann"): {"producer_byte_rate": rate}})
     definitions.keep_digest()
-    return facts_of(settings, reassignment, members_max, options, definitions)
+    return facts_of(settings, reassignment, members_max, EngineOptions(**options), definitions)
 
 
 def test_all_facts_can_be_sent() -> None:
@@ -48,22 +47,13 @@ def test_all_facts_can_be_sent() -> None:
             facts(structs.replace(SETTINGS, store="topic")),
             "the store of quotas differs: file at a; topic __sluice-quotas at b",
         ),
-        (
-            facts(options=replace(OPTIONS, scope="cluster")),
-            "the scope of quotas differs: broker at a; cluster at b",
-        ),
-        (facts(options=replace(OPTIONS, policy="schedule")), "the policy differs"),
-        (facts(options=replace(OPTIONS, mode="observe")), "the mode differs"),
-        (
-            facts(options=replace(OPTIONS, window_samples=5)),
-            "the windows differ: 11 of 1 s at a; 5 of 1 s at b",
-        ),
-        (facts(options=replace(OPTIONS, burst_seconds=0.5)), "the seconds of burst differ"),
-        (
-            facts(options=replace(OPTIONS, partition_mutations_rate=5)),
-            "the partition mutations of all clients differ",
-        ),
-        (facts(options=replace(OPTIONS, client_ids_max=5)), ""),
+        (facts(scope="cluster"), "the scope of quotas differs: broker at a; cluster at b"),
+        (facts(policy="schedule"), "the policy differs"),
+        (facts(mode="observe"), "the mode differs"),
+        (facts(window_samples=5), "the windows differ: 11 of 1 s at a; 5 of 1 s at b"),
+        (facts(burst_seconds=0.5), "the seconds of burst differ"),
+        (facts(partition_mutations_rate=5), "the partition mutations of all clients differ"),
+        (facts(client_ids_max=5), ""),
     ],
 )
 def test_what_must_be_alike_is_compared(other: Facts, said: str) -> None:

@@ -11,22 +11,13 @@ from msgspec import msgpack
 from proxy.fleet import messages
 from proxy.fleet.messages import (
     HELLO_BYTES,
-    MESSAGE_BYTES_MAX,
-    NONCE_BYTES,
     SIGNATURE_BYTES,
     Frames,
-    Lost,
     MemberView,
-    Message,
     MessageError,
-    Question,
     SignatureError,
     Told,
-    VersionError,
     View,
-    refusal,
-    sendable,
-    told,
 )
 from quotas.sharing.lease_values import DEFAULT_KEY, KEYS_MAX, WEIGHT_MAX, Grants, LesseeId, Report, Wish
 
@@ -51,12 +42,12 @@ def test_largest_messages_fit() -> None:
 
 def test_facts_and_problems_are_cut_to_their_bounds() -> None:
     facts = {f"{number}" + "é" * 255: "é" * 255 for number in range(messages.FACTS_MAX + 1)}
-    for message in (told(facts), refusal("c" * 100, "é" * 500)):
+    for message in (messages.told(facts), messages.refusal("c" * 100, "é" * 500)):
         assert messages.read(messages.write(message)) == message
-    assert refusal("", "x" + "é" * 500).problem == "x" + "é" * 249  # 1 + 2 * 249 = 499 of 500 bytes
+    assert messages.refusal("", "x" + "é" * 500).problem == "x" + "é" * 249  # 1 + 2 * 249 = 499 of 500 bytes
 
 
-def changed(message: Message, **fields: object) -> bytes:
+def changed(message: messages.Message, **fields: object) -> bytes:
     """The bytes of a message with other values in some fields."""
     found = msgpack.decode(messages.write(message))
     return msgpack.encode({**found, **fields})
@@ -74,10 +65,10 @@ MANY = dict.fromkeys(map(str, range(KEYS_MAX + 2)), 0.5)
         (messages.write(REPORT)[:-1], "Input data was truncated"),
         (messages.write(REPORT) + b"x", "MessagePack data is malformed: trailing characters"),
         (b"\x91" * 100_000, "Expected `object`, got `array`"),
-        (changed(Lost(""), more=1), "Object contains unknown field `more`"),
-        (changed(Lost(""), problem="x" * 501), "Expected `str` of length <= 500 - at `$.problem`"),
-        (changed(Lost(""), problem=b"\xff"), "Expected `str`, got `bytes` - at `$.problem`"),
-        (changed(Question(1, b""), number=2**32), "Expected `int` <= 4294967295 - at `$.number`"),
+        (changed(messages.Lost(""), more=1), "Object contains unknown field `more`"),
+        (changed(messages.Lost(""), problem="x" * 501), "Expected `str` of length <= 500 - at `$.problem`"),
+        (changed(messages.Lost(""), problem=b"\xff"), "Expected `str`, got `bytes` - at `$.problem`"),
+        (changed(messages.Question(1, b""), number=2**32), "Expected `int` <= 4294967295 - at `$.number`"),
         (changed(Told({}), facts={str(n): "" for n in range(17)}), "Expected `object` of length <= 16"),
         (changed(Told({}), facts={"é" * 128: ""}), "a text of 256 bytes, at most 255 allowed"),
         (changed(REPORT, lessee=["n" * 65, 1]), "a text of 65 bytes, at most 64 allowed"),
@@ -186,7 +177,7 @@ async def test_proof_with_another_secret_is_refused_on_both_sides(secret: bytes)
 async def test_nothing_signed_is_sent_to_a_process_that_has_proven_nothing() -> None:
     """What depends on the secret lets its owner be guessed: of two secrets all frames must be alike."""
     hellos = [Frames(secret, holder=True) for secret in (b"one", b"two")]
-    nonce = hellos[0].hello()[-NONCE_BYTES:]
+    nonce = hellos[0].hello()[-messages.NONCE_BYTES :]
     signature = hmac.digest(b"", hellos[0].hello()[4 + SIGNATURE_BYTES :], hashlib.sha256)
     assert hellos[0].hello()[4 : 4 + SIGNATURE_BYTES] == signature
     assert len({len(one.hello()) for one in hellos}) == 1
@@ -216,13 +207,15 @@ async def test_hello_has_its_bytes_in_every_version() -> None:
     """A process of another version reads them, and says which version this one has."""
     hello = Frames(SECRET, holder=False).hello()[4 + SIGNATURE_BYTES :]
     assert hello[:6] == b"SLFT\x03\x01"
-    assert len(hello) == HELLO_BYTES == 6 + NONCE_BYTES
+    assert len(hello) == HELLO_BYTES == 6 + messages.NONCE_BYTES
 
 
 async def test_hello_of_another_version_is_called_so_whatever_it_signs() -> None:
     frame = bytearray(Frames(b"other", holder=False).hello())
     frame[4 + SIGNATURE_BYTES + 4] = 2
-    with pytest.raises(VersionError, match="version 2 of the fleet protocol; this process has 3, and all"):
+    with pytest.raises(
+        messages.VersionError, match="version 2 of the fleet protocol; this process has 3, and all"
+    ):
         await Frames(SECRET, holder=True).receive(reader(bytes(frame)))
 
 
@@ -275,7 +268,7 @@ async def test_length_is_bounded_by_what_has_been_proven() -> None:
     assert holder.bytes_max == member.bytes_max == SIGNATURE_BYTES + HELLO_BYTES
     await holder.receive(reader(member.proof()))
     await member.receive(reader(holder.proof()))
-    assert holder.bytes_max == member.bytes_max == SIGNATURE_BYTES + MESSAGE_BYTES_MAX
+    assert holder.bytes_max == member.bytes_max == SIGNATURE_BYTES + messages.MESSAGE_BYTES_MAX
 
 
 def test_what_can_not_be_sent_is_left_out_or_bounded() -> None:
@@ -287,11 +280,11 @@ def test_what_can_not_be_sent_is_left_out_or_bounded() -> None:
         "heavy": Wish(2.0, inf),
         "ended": None,
     }
-    report = sendable(REPORT._replace(wishes=wishes))
+    report = messages.sendable(REPORT._replace(wishes=wishes))
     assert report.wishes == {"heavy": Wish(1.0, WEIGHT_MAX), "ended": None}
     assert messages.read(messages.write(report)) == report
 
 
 def test_no_more_keys_than_the_holder_takes_are_sent() -> None:
     wishes: dict[str, Wish | None] = {str(number): Wish(1, 1) for number in range(KEYS_MAX + 5)}
-    assert len(sendable(REPORT._replace(wishes=wishes)).wishes) == KEYS_MAX
+    assert len(messages.sendable(REPORT._replace(wishes=wishes)).wishes) == KEYS_MAX

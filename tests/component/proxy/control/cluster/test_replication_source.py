@@ -122,6 +122,10 @@ async def world(settings: ReplicationSettings | None = None) -> AsyncIterator[Wo
 async def test_rates_and_lists_of_the_cluster_are_taken() -> None:
     async with world() as found:
         found.quotas.unknown_topics.add(TOPIC)
+        await found.source.poll()
+        assert found.broker.asked == ["names", "1"], "there is no rate, so topics are not asked about"
+        found.broker.asked.clear()
+        found.changes.clear()
         found.broker.configs = {
             "1": {LEADER_RATE: "4000000", FOLLOWER_RATE: "9223372036854775807"},
             "t": {LEADER_REPLICAS: "0:1,nonsense", FOLLOWER_REPLICAS: "*"},
@@ -133,11 +137,11 @@ async def test_rates_and_lists_of_the_cluster_are_taken() -> None:
         assert quotas.topic_names == {TOPIC: "t"}
         assert quotas.lists.leaders["t"].holds(0, 1)
         assert quotas.lists.followers["t"].every
-        assert quotas.last_completed_poll == quotas.polls_started == 1
+        assert quotas.last_completed_poll == quotas.polls_started == 2
         assert found.changes == [1]
         await found.source.poll()
         assert found.changes == [1], "nothing has changed"
-        assert found.broker.asked == ["names", "1", "t", "1", "t"]
+        assert found.broker.asked == ["1", "t", "1", "t"]
 
 
 async def test_brokers_that_are_not_there_are_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -148,13 +152,6 @@ async def test_brokers_that_are_not_there_are_named(caplog: pytest.LogCaptureFix
         assert found.quotas.lists.leaders["t"].holds(0, 1), "the rest of the list holds"
     (said,) = [record for record in caplog.records if "do not exist" in record.getMessage()]
     assert said.__dict__[FIELDS] == {"brokers": "98,99", "count": 2}
-
-
-async def test_topics_are_not_asked_about_without_a_rate() -> None:
-    async with world() as found:
-        found.quotas.name_topics({TOPIC: "t"})
-        await found.source.poll()
-        assert found.broker.asked == ["1"]
 
 
 async def test_throttle_stays_when_no_broker_responds() -> None:
@@ -233,7 +230,7 @@ async def test_name_is_asked_for_a_minute_however_often_that_is() -> None:
         assert found.quotas.topic_names == {TOPIC: "t"}
 
 
-async def test_replicas_being_added_are_taken() -> None:
+async def test_replicas_being_added_are_taken_and_own_rates_hold_at_once() -> None:
     settings = ReplicationSettings(throttled="reassignments", leader_rate=5, follower_rate=6)
     async with world(settings) as found:
         found.broker.adding = [3, 4]
@@ -241,30 +238,14 @@ async def test_replicas_being_added_are_taken() -> None:
         assert found.quotas.lists.adding == {("t", 0): frozenset({3, 4})}
         assert found.quotas.leader_limits.limit(9) == 5
         assert found.quotas.follower_limits.limit(9) == 6
-        found.broker.adding = []
-        await found.source.poll()
-        assert not found.quotas.lists.adding
-
-
-async def test_own_rates_hold_at_once_though_the_cluster_can_not_be_asked() -> None:
-    async with world(ReplicationSettings(throttled="reassignments", leader_rate=5)) as found:
-        found.broker.adding = [3]
-        await found.source.poll()
         found.broker.silent = True
         found.source.configure(ReplicationSettings(throttled="reassignments", leader_rate=2))
         await found.source.poll()
-        assert found.quotas.leader_limits.limit(1) == 2
-        assert found.quotas.lists.adding == {("t", 0): frozenset({3})}
-
-
-async def test_lists_of_the_file_leave_only_topic_names_to_ask_for() -> None:
-    settings = ReplicationSettings(throttled="file", leader_rate=5, leader_throttled_replicas={"t": "0:1"})
-    async with world(settings) as found:
-        assert found.quotas.lists.leaders["t"].holds(0, 1)
-        found.quotas.unknown_topics.add(TOPIC)
+        assert found.quotas.leader_limits.limit(1) == 2, "though the cluster cannot be asked"
+        assert found.quotas.lists.adding == {("t", 0): frozenset({3, 4})}
+        found.broker.silent, found.broker.adding = False, []
         await found.source.poll()
-        assert found.quotas.topic_names == {TOPIC: "t"}
-        assert found.broker.asked == ["names"]
+        assert not found.quotas.lists.adding
 
 
 async def test_response_to_an_older_question_changes_nothing() -> None:
@@ -292,15 +273,20 @@ async def test_topic_that_is_met_while_the_cluster_is_asked_is_asked_for_next() 
         assert found.quotas.topic_names[TOPIC] == "t"
 
 
-async def test_switching_off_removes_every_throttle() -> None:
+async def test_lists_of_the_file_leave_only_topic_names_to_ask_for_and_switching_off_removes_them() -> None:
     settings = ReplicationSettings(throttled="file", leader_rate=5, leader_throttled_replicas={"t": "0:1"})
     async with world(settings) as found:
+        assert found.quotas.lists.leaders["t"].holds(0, 1)
+        found.quotas.unknown_topics.add(TOPIC)
+        await found.source.poll()
+        assert found.quotas.topic_names == {TOPIC: "t"}
+        assert found.broker.asked == ["names"]
         found.source.configure(ReplicationSettings(throttled="off"))
         await found.source.poll()
         assert not found.quotas.lists.leaders
         assert found.quotas.leader_limits.limit(1) is None
         assert found.quotas.last_completed_poll is None
-        assert not found.broker.asked
+        assert found.broker.asked == ["names"]
 
 
 @pytest.mark.parametrize(("value", "limit"), [("x", None), ("-1", None), ("", None), ("0", 0)])

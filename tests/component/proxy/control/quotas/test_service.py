@@ -230,13 +230,6 @@ async def test_file_and_mirror_go_ahead_of_clients_requests(
     assert not await mirroring
 
 
-async def test_addresses_take_turns(busy: Busy) -> None:
-    for number in range(3):
-        busy.ask(f"a{number}", "192.0.2.1")
-    busy.ask("b0", "192.0.2.2")
-    assert await busy.all() == ["the first", "a0", "b0", "a1", "a2"]
-
-
 async def test_one_address_has_an_eighth_of_all_places(busy: Busy) -> None:
     for number in range(125):  # 8 MiB // (64 MiB // 1000)
         busy.ask(f"a{number}", "192.0.2.1")
@@ -246,15 +239,6 @@ async def test_one_address_has_an_eighth_of_all_places(busy: Busy) -> None:
     assert busy.dropped == ["one more"]
     assert len(order) == 1 + 125 + 1
     assert order.index("b0") == 2
-
-
-async def test_address_with_most_requests_gives_way_in_a_full_queue(busy: Busy) -> None:
-    for number in range(1000):
-        busy.ask(f"{number}", f"192.0.2.{number // 100}")
-    busy.ask("another", "198.51.100.1")
-    order = await busy.all()
-    assert busy.dropped == ["99"]  # the newest of the first of ten addresses with 100 each
-    assert "another" in order
 
 
 async def test_two_of_the_largest_requests_of_an_address_may_wait(busy: Busy) -> None:

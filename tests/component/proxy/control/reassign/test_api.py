@@ -43,15 +43,17 @@ def test_first_steps_go_over_the_callers_connection_and_the_rest_waits(world: Wo
         assert world.cluster.partitions[key].now().replicas == (2, 3)
 
 
-def test_unauthorized_reassignment_is_refused_without_effect(world: World) -> None:
+def test_unauthorized_reassignment_and_cancel_are_refused_without_effect(world: World) -> None:
     response = world.request((ONE, (2, 3)), (("nowhere", 0), (1,)), denial=DENIED)
     assert response == AlterResponse(0, True, DENIED, [(ONE, DENIED), (("nowhere", 0), DENIED)])
     assert not list(world.directory.iterdir()), "nothing is journaled"
     assert world.stats.reassignment_requests == {"refused": 1}
-
-
-def test_empty_request_gets_a_response_from_the_broker_alone(world: World) -> None:
-    assert world.request() == AlterResponse(0, True, Outcome(0, ""), [])
+    assert world.request() == AlterResponse(0, True, Outcome(0, ""), []), "nothing is to be decided"
+    assert told(world.request((ONE, (2, 3)), version=0)) == [0]
+    assert told(world.request((ONE, None), denial=DENIED)) == [31]
+    assert moves(world) == {ONE: (2, 3)}
+    world.run()
+    assert world.cluster.partitions[ONE].now().replicas == (2, 3)
 
 
 def test_refusal_of_all_comes_back_for_every_partition_and_nothing_stays(world: World) -> None:
@@ -187,25 +189,12 @@ def test_cancel_between_two_steps_goes_back_in_steps(world: World) -> None:
     assert world.cluster.partitions[ONE].now().replicas == (0, 1)
 
 
-def test_unauthorized_cancel_changes_nothing(world: World) -> None:
-    world.request((ONE, (2, 3)))
-    response = world.request((ONE, None), denial=DENIED)
-    assert told(response) == [31]
-    assert moves(world) == {ONE: (2, 3)}
-    world.run()
-    assert world.cluster.partitions[ONE].now().replicas == (2, 3)
-
-
 def test_another_target_holds_from_the_next_step_on(world: World) -> None:
     world.request((ONE, (2, 3)))
     assert told(world.request((ONE, (4, 5)))) == [0]
     assert world.sent == {}, "the step under way is left alone"
     world.run()
     assert world.cluster.partitions[ONE].now().replicas == (4, 5)
-
-
-def test_version_0_gets_a_response_in_version_0(world: World) -> None:
-    assert told(world.request((ONE, (2, 3)), version=0)) == [0]
 
 
 def test_cluster_that_can_not_be_asked_means_a_response_to_try_again(
