@@ -5,6 +5,7 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.cluster import HOST, Cluster, free_ports
 from tests.interop.families import FAMILIES
@@ -28,21 +29,26 @@ class Front:
 
 
 @contextlib.contextmanager
-def front(
-    brokers: str, directory: Path, *, policy: str, scope: str, client_quotas: dict[str, dict[str, int]]
-) -> Iterator[Front]:
-    """Start a Sluice that advertises a tap's ports, and the tap."""
-    directory.mkdir(parents=True)
+def behind(brokers: str, directory: Path, **fields: Any) -> Iterator[tuple[SluiceProcess, dict[int, int]]]:
+    """Start a Sluice that advertises other ports than its own; yield it, and its ports by the advertised ones.
+
+    Args:
+        fields: those of its `SluiceSettings`.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
     first = free_ports(BROKER_ID_MAX + 2)[0]
-    settings = SluiceSettings(
-        brokers,
-        quotas={"policy": policy, "scope": scope},
-        client_quotas=client_quotas,
-        listener={"advertised_bootstrap_port": first, "advertised_first_broker_port": first + 1},
-    )
+    advertised = {"advertised_bootstrap_port": first, "advertised_first_broker_port": first + 1}
+    settings = SluiceSettings(brokers, listener=advertised, **fields)
     routes = {first + offset: settings.ports.bootstrap + offset for offset in range(BROKER_ID_MAX + 2)}
-    with SluiceProcess.configured(settings, directory) as sluice, Tap(routes) as tap:
-        yield Front(policy, f"{HOST}:{first}", sluice, tap)
+    with SluiceProcess.configured(settings, directory) as sluice:
+        yield sluice, routes
+
+
+@contextlib.contextmanager
+def front(brokers: str, directory: Path, policy: str, **fields: Any) -> Iterator[Front]:
+    """Start a Sluice that advertises a tap's ports, and the tap."""
+    with behind(brokers, directory / policy, **fields) as (sluice, routes), Tap(routes) as tap:
+        yield Front(policy, f"{HOST}:{min(routes)}", sluice, tap)
 
 
 def rate(

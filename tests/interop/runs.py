@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import queue
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -79,12 +80,11 @@ class Run:
 
     def wait(self, seconds: float) -> Self:
         """Wait for the driver's end; DriverError if it does not come in time or with an exit code."""
-        deadline = time.monotonic() + seconds
-        while self._child.poll() is None:
-            if time.monotonic() > deadline:
-                processes.kill(self._child)
-                raise DriverError(f"still running after {seconds} s\n{self.describe()}")
-            time.sleep(0.02)
+        try:
+            self._child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            processes.kill(self._child)
+            raise DriverError(f"still running after {seconds} s\n{self.describe()}") from None
         code = processes.end(self._child)
         if code != 0:
             raise DriverError(f"ended with {code}\n{self.describe()}")

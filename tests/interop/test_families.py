@@ -37,16 +37,8 @@ def transactions(family: Family, target: Target, crowd: Crowd, topic: str) -> No
     transact = ["--transactional-id", f"tx-{topic}", "--records", str(RECORDS)]
     crowd.start(family, "transact", *base, *transact).wait(RUN_SECONDS_MAX).last("transacted")
     # One record more is asked for than there is, so that an aborted one would be seen.
-    words = [
-        *base,
-        "--records",
-        str(RECORDS + 1),
-        "--isolation",
-        "read_committed",
-        "--seconds",
-        str(READ_SECONDS),
-    ]
-    reading = crowd.start(family, "consume", *words)
+    words = ["--records", str(RECORDS + 1), "--isolation", "read_committed", "--seconds", str(READ_SECONDS)]
+    reading = crowd.start(family, "consume", *base, *words)
     line = reading.wait(RUN_SECONDS_MAX).last("consumed")
     assert (line.number("records"), line.number("errors")) == (RECORDS, 0), reading.describe()
     assert line.number("index_sum") == INDEX_SUM

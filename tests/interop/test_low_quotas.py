@@ -78,9 +78,8 @@ def _front(stack: ExitStack, kafka: Cluster, directory: Path, policy: str) -> Fr
         for family in FAMILIES
         for word in WORDS
     }
-    return stack.enter_context(
-        front(kafka.bootstrap(), directory / policy, policy=policy, scope="cluster", client_quotas=quotas)
-    )
+    own = {"policy": policy, "scope": "cluster"}
+    return stack.enter_context(front(kafka.bootstrap(), directory, policy, quotas=own, client_quotas=quotas))
 
 
 def _start(

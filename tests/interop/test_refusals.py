@@ -9,61 +9,48 @@ import contextlib
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cluster import HOST, Cluster, free_ports
+from tests.cluster import HOST, Cluster
 from tests.interop.conftest import available
 from tests.interop.families import FAMILIES, Family
+from tests.interop.fronts import behind
 from tests.interop.refusals.measure import Lane, Setting, produce
 from tests.interop.refusals.relay import Relay, refusal
 from tests.interop.refusals.script import PRODUCE, Script, Way
-from tests.support.proxy_process import BROKER_ID_MAX, SluiceProcess, SluiceSettings
+from tests.support.proxy_process import SluiceProcess
 from tests.support.wire import part, request, response
 from tests.unit.protocol.kafka_frames import framed
 
 # 10 MB: 100 requests of a client that sends each record by itself, 10 of one that fills requests of 1 MB.
 SETTING = Setting(records=100)
 SOFT_CLOSE = Script(Way.CLOSE, every=4, rounds_max=2)
-PORTS = BROKER_ID_MAX + 2
 
 # Five producers of one client id have a request of 800 kB waiting each: 4 MB, and a hold takes 1 s of 1.6 MB/s.
 CROWDED = "crowded"
 PRODUCERS = 5
 RATE = 1_600_000
-SMALL_HOLDS: dict[str, object] = {"scope": "cluster", "hold_seconds_max": 1, "mute_seconds_max": 1}
+SMALL_HOLDS = {"policy": "schedule", "scope": "cluster", "hold_seconds_max": 1, "mute_seconds_max": 1}
 CROWDED_SETTING = Setting(records=5, size=800_000, client_id=CROWDED)
 NOTHING = Script(Way.CLOSE, every=0)
 
 
 @contextlib.contextmanager
-def fronted(
-    kafka: Cluster,
-    directory: Path,
-    policy: str,
-    quotas: dict[str, object],
-    client_quotas: dict[str, dict[str, int]],
-) -> Iterator[tuple[Lane, SluiceProcess]]:
+def fronted(kafka: Cluster, directory: Path, **fields: Any) -> Iterator[tuple[Lane, SluiceProcess]]:
     """A relay before a Sluice."""
-    first = free_ports(PORTS)[0]
-    advertised = {"advertised_bootstrap_port": first, "advertised_first_broker_port": first + 1}
-    settings = SluiceSettings(
-        kafka.bootstrap(),
-        quotas={"policy": policy, **quotas},
-        client_quotas=client_quotas,
-        listener=advertised,
-    )
-    routes = {first + offset: (HOST, settings.ports.bootstrap + offset) for offset in range(PORTS)}
-    with SluiceProcess.configured(settings, directory) as sluice, Relay(routes) as relay:
-        yield Lane(kafka, relay, f"{HOST}:{first}"), sluice
+    with (
+        behind(kafka.bootstrap(), directory, **fields) as (sluice, routes),
+        Relay({port: (HOST, own) for port, own in routes.items()}) as relay,
+    ):
+        yield Lane(kafka, relay, f"{HOST}:{min(routes)}"), sluice
 
 
 @pytest.fixture(scope="module")
 def lane(kafka: Cluster, interop_directory: Path) -> Iterator[Lane]:
     """A relay before a Sluice without quotas."""
-    directory = interop_directory / "refusals"
-    directory.mkdir()
-    with fronted(kafka, directory, "kip13", {}, {}) as (lane, _sluice):
+    with fronted(kafka, interop_directory / "refusals") as (lane, _sluice):
         yield lane
 
 
@@ -76,10 +63,8 @@ def test_a_soft_close_costs_no_record_and_no_order(family: Family, lane: Lane, t
 @pytest.mark.parametrize("name", ["java", "librdkafka"])
 def test_refused_produce_is_retried_by_clients(name: str, kafka: Cluster, tmp_path: Path) -> None:
     family = available(next(family for family in FAMILIES if family.name == name))
-    with fronted(kafka, tmp_path, "schedule", SMALL_HOLDS, {CROWDED: {"producer_byte_rate": RATE}}) as (
-        crowded,
-        sluice,
-    ):
+    limits = {CROWDED: {"producer_byte_rate": RATE}}
+    with fronted(kafka, tmp_path, quotas=SMALL_HOLDS, client_quotas=limits) as (crowded, sluice):
         with concurrent.futures.ThreadPoolExecutor(PRODUCERS) as pool:
             runs = [
                 pool.submit(produce, crowded, family, CROWDED_SETTING, NOTHING, tmp_path)
@@ -104,8 +89,3 @@ def test_a_refusal_by_error_responds_to_each_partition(version: int) -> None:
     assert received.throttle_time_ms == 250
     (topic,) = received.responses
     assert [(entry.index, entry.error_code) for entry in topic.partition_responses] == [(0, 7), (5, 7)]
-
-
-def test_acks_0_gets_no_response() -> None:
-    asked = request(PRODUCE, 9, transactional_id=None, acks=0, timeout_ms=1, topic_data=[])
-    assert refusal(framed(asked), 9, 7, 250) is None

@@ -120,9 +120,8 @@ def _front(stack: ExitStack, kafka: Cluster, directory: Path, policy: str) -> Fr
         f"session-{name}": {"consumer_byte_rate": allowed // share}
         for name, allowed in SESSION_BYTES_PER_SECOND.items()
     }
-    return stack.enter_context(
-        front(kafka.bootstrap(), directory / policy, policy=policy, scope=scope, client_quotas=quotas)
-    )
+    own = {"policy": policy, "scope": scope}
+    return stack.enter_context(front(kafka.bootstrap(), directory, policy, quotas=own, client_quotas=quotas))
 
 
 def _start(found: Window, crowd: Crowd, fronts: list[Front], stock: str, small: str, stop_file: Path) -> None:

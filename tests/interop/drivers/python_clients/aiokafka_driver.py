@@ -29,23 +29,9 @@ from tests.interop.drivers.python_clients.common import (
 )
 
 
-async def capabilities(options: argparse.Namespace) -> None:
-    emit(
-        "capabilities",
-        client=f"aiokafka {aiokafka.__version__}",
-        compressions=compressions(aiokafka_codec),
-        transactions=True,
-    )
-
-
 async def produce(options: argparse.Namespace) -> None:
-    for compression in options.compression.split(","):
-        await produce_with(options, compression)
-
-
-async def produce_with(options: argparse.Namespace, compression: str) -> None:
     tally = Tally.of(options)
-    producer = AIOKafkaProducer(**python_producer(options, compression))
+    producer = AIOKafkaProducer(**python_producer(options))
     await producer.start()
     room = asyncio.Semaphore(options.outstanding)
 
@@ -77,7 +63,7 @@ async def produce_with(options: argparse.Namespace, compression: str) -> None:
             await asyncio.sleep(options.watch_ms / 1000)
     await producer.flush()
     await producer.stop()
-    tally.produced_line(compression)
+    tally.produced_line(options)
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # it comes without types
@@ -151,4 +137,4 @@ async def admin(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run(capabilities, produce, consume, transact, admin)
+    run(f"aiokafka {aiokafka.__version__}", compressions(aiokafka_codec), produce, consume, transact, admin)

@@ -56,13 +56,19 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def run(*commands: Callable[[argparse.Namespace], object]) -> None:
-    """Run the one of these commands that is asked for."""
+def run(client: str, compressions: Sequence[str], *commands: Callable[[argparse.Namespace], object]) -> None:
+    """Run the one of these commands that is asked for; `produce` once with each compression."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     options = parse_arguments(sys.argv[1:])
-    done = {command.__name__: command for command in commands}[options.command](options)
-    if inspect.iscoroutine(done):
-        asyncio.run(done)
+    if options.command == "capabilities":
+        emit("capabilities", client=client, compressions=compressions, transactions=True)
+        return
+    command = {command.__name__: command for command in commands}[options.command]
+    for compression in options.compression.split(",") if command.__name__ == "produce" else ("none",):
+        options.compression = compression
+        done = command(options)
+        if inspect.iscoroutine(done):
+            asyncio.run(done)
 
 
 def compressions(codec: ModuleType) -> list[str]:
@@ -75,9 +81,10 @@ def python_client(options: argparse.Namespace) -> dict[str, object]:
     return {"bootstrap_servers": options.bootstrap, "client_id": options.client_id}
 
 
-def python_producer(options: argparse.Namespace, compression: str) -> dict[str, object]:
+def python_producer(options: argparse.Namespace) -> dict[str, object]:
     """Acks and idempotence where they are not the client's defaults (idempotence goes with acks=all only)."""
-    settings = python_client(options) | {"compression_type": None if compression == "none" else compression}
+    compression = None if options.compression == "none" else options.compression
+    settings = python_client(options) | {"compression_type": compression}
     if options.acks != "default":
         settings["acks"] = "all" if options.acks == "all" else int(options.acks)
     if options.idempotence != "default":
@@ -189,10 +196,10 @@ class Tally:
         self.assignments += 1
         emit("assigned", at_ms=self.clock.now_ms(), partitions=sorted(partitions))
 
-    def produced_line(self, compression: str) -> None:
+    def produced_line(self, options: argparse.Namespace) -> None:
         emit(
             "produced",
-            compression=compression,
+            compression=options.compression,
             records=self.records,
             bytes=self.size,
             errors=self.errors,

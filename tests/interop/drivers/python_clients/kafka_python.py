@@ -28,23 +28,9 @@ from tests.interop.drivers.python_clients.common import (
 )
 
 
-def capabilities(options: argparse.Namespace) -> None:
-    emit(
-        "capabilities",
-        client=f"kafka-python {kafka.__version__}",
-        compressions=compressions(kafka_codec),
-        transactions=True,
-    )
-
-
 def produce(options: argparse.Namespace) -> None:
-    for compression in options.compression.split(","):
-        produce_with(options, compression)
-
-
-def produce_with(options: argparse.Namespace, compression: str) -> None:
     tally = Tally.of(options)
-    producer = KafkaProducer(**python_producer(options, compression))
+    producer = KafkaProducer(**python_producer(options))
     room = threading.Semaphore(options.outstanding)
 
     def acknowledged(index: int, sent_ms: int) -> Callable[[object], None]:
@@ -74,7 +60,7 @@ def produce_with(options: argparse.Namespace, compression: str) -> None:
         time.sleep(options.watch_ms / 1000)
     producer.flush()
     producer.close()
-    tally.produced_line(compression)
+    tally.produced_line(options)
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # it comes without types
@@ -147,4 +133,4 @@ def admin(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run(capabilities, produce, consume, transact, admin)
+    run(f"kafka-python {kafka.__version__}", compressions(kafka_codec), produce, consume, transact, admin)

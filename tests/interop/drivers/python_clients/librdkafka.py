@@ -15,20 +15,12 @@ from confluent_kafka.cimpl import NewTopic
 from tests.interop.drivers.python_clients.common import ABORTED_BASE, Tally, emit, payload, run
 
 Settings = dict[str, str | int | float | bool]
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def base(options: argparse.Namespace) -> Settings:
     more = dict(pair.split("=", 1) for pair in options.properties.split(",") if pair)
     return {"bootstrap.servers": options.bootstrap, "client.id": options.client_id, **more}
-
-
-def capabilities(options: argparse.Namespace) -> None:
-    emit(
-        "capabilities",
-        client=f"librdkafka {confluent_kafka.libversion()[0]}",
-        compressions=["none", "gzip", "snappy", "lz4", "zstd"],
-        transactions=True,
-    )
 
 
 def semantics(options: argparse.Namespace) -> Settings:
@@ -42,14 +34,14 @@ def semantics(options: argparse.Namespace) -> Settings:
 
 
 def produce(options: argparse.Namespace) -> None:
-    for compression in options.compression.split(","):
-        produce_with(options, compression)
-
-
-def produce_with(options: argparse.Namespace, compression: str) -> None:
     tally = Tally.of(options)
     producer = Producer(
-        {**base(options), **semantics(options), "compression.type": compression, "error_cb": tally.error}
+        {
+            **base(options),
+            **semantics(options),
+            "compression.type": options.compression,
+            "error_cb": tally.error,
+        }
     )
     waiting = 0
 
@@ -78,7 +70,7 @@ def produce_with(options: argparse.Namespace, compression: str) -> None:
         time.sleep(options.watch_ms / 1000)
         producer.poll(0)
     producer.flush()
-    tally.produced_line(compression)
+    tally.produced_line(options)
 
 
 def consume(options: argparse.Namespace) -> None:
@@ -156,4 +148,4 @@ def admin(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run(capabilities, produce, consume, transact, admin)
+    run(f"librdkafka {confluent_kafka.libversion()[0]}", COMPRESSIONS, produce, consume, transact, admin)
