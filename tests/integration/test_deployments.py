@@ -117,11 +117,6 @@ def test_bootstrap_port_leads_to_an_upstream(deployed: Deployment, topic: Topic)
     assert seen.responses[0].partition_responses[0].error_code == 0
 
 
-def test_port_of_another_sidecars_broker_is_not_bound(deployed: Deployment) -> None:
-    with pytest.raises(ConnectionRefusedError), wired(deployed.ports[1].address(2)):
-        pass
-
-
 def test_records_go_through_sidecars_and_come_back(deployed: Deployment) -> None:
     name = f"sidecar-{os.urandom(4).hex()}"
     create(deployed.cluster, name, partitions=3, replication=1, configs={})

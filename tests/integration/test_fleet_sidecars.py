@@ -52,16 +52,6 @@ def total(rig: SidecarRig, topic: str, leaders: int) -> int:
     return sum(rig.size(topic, leader) for leader in range(1, leaders + 1))
 
 
-def largest(grown: Growth, seconds: float) -> int:
-    """The most bytes that surely came within so many seconds."""
-    most = first = 0
-    for _, ended, size in grown.samples:
-        while grown.samples[first].begun < ended - seconds and grown.samples[first].ended < ended:
-            first += 1
-        most = max(most, size - grown.samples[first].size)
-    return most
-
-
 def most_of(grown: Growth) -> Growth:
     """Until nine tenths were there: what comes last comes from one leader, who has only his part at first."""
     return Growth([sample for sample in grown.samples if sample.size <= 0.9 * grown.samples[-1].size])
@@ -69,10 +59,9 @@ def most_of(grown: Growth) -> Growth:
 
 def assert_held(grown: Growth) -> None:
     """The quota, a quarter of a second of it for the buckets, a batch of each leader; and a tenth for this machine."""
-    print(
-        f"{grown.rate / QUOTA:.3f} of the quota, {largest(grown, 5.0) / 5 / QUOTA:.3f} in the largest five seconds"
-    )
-    assert largest(grown, 5.0) <= 1.1 * (5.25 * QUOTA + LEADERS * BATCH)
+    largest = grown.largest(5.0)
+    print(f"{grown.rate / QUOTA:.3f} of the quota, {largest / 5 / QUOTA:.3f} in the largest five seconds")
+    assert largest <= 1.1 * (5.25 * QUOTA + LEADERS * BATCH)
     assert grown.largest_second() <= 2 * QUOTA
 
 

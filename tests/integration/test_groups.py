@@ -14,10 +14,10 @@ from tests.cluster import HOST, Cluster
 from tests.conftest import CreateTopic
 from tests.support.gateway_fixture import gateway_fixture
 from tests.support.proxy_process import SluiceProcess
-from tests.support.raw_topics import Topic, batch, describe, fetch, fetch_request, write
+from tests.support.raw_topics import Topic, batch, coordinator, describe, fetch, fetch_request, write
 from tests.support.wire import Wire, part, request, response, wired
 
-FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 10, 11, 12, 14
+JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 11, 12, 14
 FETCH_VERSION = 11
 SESSION_TIMEOUT_MS = 6_000
 MEMBER_ID_REQUIRED = 79
@@ -52,21 +52,6 @@ def topic(kafka: Cluster, create_topic: CreateTopic) -> Topic:
         for _ in range(10):
             write(kafka.address(leader), found, partition, batch([bytes(BATCH_BYTES)]))
     return found
-
-
-def coordinator(sluice: SluiceProcess, group: str) -> int:
-    """Return the node that coordinates the group, asking until there is one."""
-    deadline = time.monotonic() + 30
-    with wired((HOST, sluice.ports.bootstrap)) as wire:
-        while True:
-            reply = wire.ask(request(FIND_COORDINATOR, 2, key=group, key_type=0))
-            found = response(FIND_COORDINATOR, 2, reply.frame)
-            if found.error_code == 0:
-                assert (found.host, found.port) == sluice.ports.address(found.node_id)
-                return int(found.node_id)
-            assert found.error_code in RETRIABLE, str(found)
-            assert time.monotonic() < deadline, str(found)
-            time.sleep(0.2)
 
 
 def join(wire: Wire, group: str) -> Membership:
@@ -116,7 +101,10 @@ def test_member_that_fetches_far_over_its_quota_is_never_expelled(
     sluice: SluiceProcess, topic: Topic
 ) -> None:
     group = f"member-{secrets.token_hex(4)}"
-    node = coordinator(sluice, group)
+    with wired((HOST, sluice.ports.bootstrap)) as wire:
+        found = coordinator(wire, group)
+    node = found.node_id
+    assert (found.host, found.port) == sluice.ports.address(node)
     partition = topic.led_by(node)[0]
     with wired(sluice.ports.address(node), group) as wire:
         own = join(wire, group)

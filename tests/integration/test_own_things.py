@@ -26,18 +26,13 @@ from tests.cluster import Cluster, free_port
 from tests.support.proxy_process import SluiceProcess, fleet_secret
 from tests.support.quota_client import set_rates
 from tests.support.topic_quotas import Topic, rate_of
-from tests.support.waiting import until
 
 SECONDS = 30
 FORGED = (
     key_of(Entity(client_id="mallory"), "producer_byte_rate"),
     value_of(1e12, Author("User:admin", "10.0.0.1:1", "2026-11-24T00:00:00.000Z")),
 )
-TOPIC_REFUSED, GROUP_REFUSED, ID_REFUSED = (
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-)
+TOPIC_REFUSED, GROUP_REFUSED = KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED
 
 
 @pytest.fixture(scope="module")
@@ -112,13 +107,7 @@ def test_records_are_refused_and_those_of_other_topics_are_written(
     assert produced(process.bootstrap, topic.name) == {topic.name: TOPIC_REFUSED}
     assert produced(process.bootstrap, other, topic.name) == {other: 0, topic.name: TOPIC_REFUSED}
     assert refusals(process) > before
-    assert rate_of(process, "mallory") == 100_000
-    unsigned = partial(process.metric, "sluice_quota_topic_records_total", result="unsigned")
-    assert not unsigned()
-    assert produced(topic.bootstrap, topic.name) == {topic.name: 0}, (
-        "beside Sluice; nothing else keeps it out"
-    )
-    until(unsigned, "the forged record is read", SECONDS)
+    assert produced(topic.bootstrap, topic.name) == {topic.name: 0}, "nothing else keeps it out"
     assert rate_of(process, "mallory") == 100_000
 
 
@@ -174,8 +163,3 @@ def test_group_cannot_be_joined_committed_to_described_or_deleted(
     ).values()
     (refused,) = altering.result(SECONDS).topic_partitions
     assert refused.error.code() == GROUP_REFUSED
-
-
-def test_transactional_id_of_the_journal_cannot_be_used(journal: str, process: SluiceProcess) -> None:
-    producer = Producer({"bootstrap.servers": process.bootstrap, "transactional.id": journal})
-    assert code(lambda: producer.init_transactions(SECONDS)) == ID_REFUSED

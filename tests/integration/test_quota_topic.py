@@ -16,9 +16,10 @@ from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author, key_of, value_of
 from tests.bench.process import resident_kib
 from tests.cluster import Cluster, free_ports, tools
+from tests.support import raw_topics
 from tests.support.proxy_process import SluiceProcess, sluice
 from tests.support.quota_client import describe, set_rates
-from tests.support.topic_quotas import Topic, leader_of, rate_of
+from tests.support.topic_quotas import Topic, rate_of
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def test_acknowledged_alterations_survive_kills(topic: Topic) -> None:
 def test_leader_that_is_killed_costs_seconds_and_no_quota(kafka: Cluster, topic: Topic) -> None:
     first, second = topic.start("first"), topic.start("second")
     assert set_rates(first.bootstrap, a=5.0) == [(0, "")]
-    leader = leader_of(kafka, topic.name)
+    leader = raw_topics.describe(kafka, topic.name).leaders[0]
     kafka.kill_broker(leader)
     try:
         until(lambda: set_rates(first.bootstrap, a=6.0) == [(0, "")], "alterations go on", 60)

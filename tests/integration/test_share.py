@@ -17,8 +17,8 @@ from tests.cluster import Cluster, tools
 from tests.conftest import CreateTopic
 from tests.support.gateway_fixture import gateway_fixture
 from tests.support.proxy_process import SluiceProcess
-from tests.support.raw_topics import Topic, batch, describe, write
-from tests.support.share_frames import Fetched, Member, begin_at_earliest, coordinator_of, read_fetched
+from tests.support.raw_topics import Topic, batch, coordinator, describe, write
+from tests.support.share_frames import Fetched, Member, read_fetched
 from tests.support.wire import wired
 
 T = 200_000
@@ -48,17 +48,23 @@ def stock(kafka: Cluster, create_topic: CreateTopic) -> Topic:
     return topic
 
 
+def begin_at_earliest(kafka: Cluster, group: str) -> None:
+    """A share group begins at the latest offset; only its own configuration can say otherwise."""
+    words = ("--alter", "--entity-type", "groups", "--entity-name", group)
+    tools.configs(kafka.bootstrap(), *words, "--add-config", "share.auto.offset.reset=earliest")
+
+
 @pytest.fixture
 def member(kafka: Cluster, sluice: SluiceProcess, stock: Topic) -> Iterator[Member]:
     """A member of a new group that begins at the topic's begin; only its fetches go through Sluice."""
     with ExitStack() as wires:
         first = wires.enter_context(wired(kafka.address(1)))
         group = f"share-{secrets.token_hex(4)}"
-        begin_at_earliest(first, group)
-        coordinator = wires.enter_context(wired(kafka.address(coordinator_of(first, group))))
+        begin_at_earliest(kafka, group)
+        coordinates = wires.enter_context(wired(kafka.address(coordinator(first, group).node_id)))
         broker = sluice.ports.address(stock.leaders[0])
         through = wires.enter_context(wired(broker, "beginner"))
-        made = Member(coordinator, through, group, stock.name, stock.topic_id)
+        made = Member(coordinates, through, group, stock.name, stock.topic_id)
         made.begin([0])
         yield made
 
@@ -124,8 +130,7 @@ def test_unmodified_share_consumer_gets_every_record(
     for number in range(20):  # 1 MB: 5 s at the rate, one of them free
         write(kafka.address(topic.leaders[0]), topic, 0, batch([f"{number}-".encode() + b"x" * BATCH_BYTES]))
     group = f"share-{secrets.token_hex(4)}"
-    with wired(kafka.address(1)) as wire:
-        begin_at_earliest(wire, group)
+    begin_at_earliest(kafka, group)
     config = tmp_path / "client.properties"
     config.write_text(f"client.id={client_id}\nmax.partition.fetch.bytes=1048576\n")
     started = time.monotonic()

@@ -52,20 +52,22 @@ class Growth:
         reached = (sample.ended for sample in self.samples if sample.size >= size)
         return next(reached, float("inf")) - self.samples[0].ended
 
-    def largest_second(self) -> int:
-        """The most bytes that surely came within one second.
+    def largest(self, seconds: float = 1.0) -> int:
+        """The most bytes that surely came within so many seconds.
 
-        >>> Growth([Sample(0.0, 0.1, 0), Sample(0.9, 1.0, 5), Sample(1.0, 1.2, 9)]).largest_second()
+        >>> Growth([Sample(0.0, 0.1, 0), Sample(0.9, 1.0, 5), Sample(1.0, 1.2, 9)]).largest()
         5
         """
-        largest = first = 0
+        most = first = 0
         for _, ended, size in self.samples:
-            while self.samples[first].begun < ended - 1.0:
+            while self.samples[first].begun < ended - seconds and self.samples[first].ended < ended:
                 first += 1
-                if self.samples[first].ended >= ended:
-                    break
-            largest = max(largest, size - self.samples[first].size)
-        return largest
+            most = max(most, size - self.samples[first].size)
+        return most
+
+    def largest_second(self) -> int:
+        """The most bytes that surely came within one second."""
+        return self.largest()
 
 
 def watch(

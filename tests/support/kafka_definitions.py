@@ -8,6 +8,7 @@ import re
 import struct
 import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -85,22 +86,14 @@ def body(
     return writer.structure(definition["fields"], "")
 
 
+@dataclass
 class _Writer:
-    def __init__(
-        self,
-        version: int,
-        compact: bool,
-        named: dict[str, list[Definition]],
-        chosen: Chosen,
-        error: Callable[[str], int],
-        elements: int,
-    ) -> None:
-        self.version = version
-        self.compact = compact
-        self.named = named
-        self.chosen = chosen
-        self.elements = elements
-        self.error = error
+    version: int
+    compact: bool
+    named: dict[str, list[Definition]]
+    chosen: Chosen
+    error: Callable[[str], int]
+    elements: int
 
     def structure(self, fields: list[Definition], path: str) -> bytes:
         out = b""

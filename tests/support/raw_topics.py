@@ -16,12 +16,15 @@ PRODUCE: Final = 0
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
 METADATA: Final = 3
+FIND_COORDINATOR: Final = 10
 CREATE_TOPICS: Final = 19
 _LIST_OFFSETS_VERSION: Final = 5
 _METADATA_VERSION: Final = 12
+_FIND_VERSION: Final = 2
 _CREATE_VERSION: Final = 5
 _PRODUCE_VERSION: Final = 9
 _LEADERS_SECONDS_MAX: Final = 20.0
+_COORDINATOR_SECONDS_MAX: Final = 60.0
 NO_COMPRESSION: Final = 0
 
 
@@ -52,6 +55,18 @@ def describe(kafka: Cluster, name: str, node: int = 1, partitions: int = 1) -> T
             return Topic(name, found.topic_id, leaders)
         assert time.monotonic() < deadline, f"{name} has no leaders: {leaders}"
         time.sleep(0.1)
+
+
+def coordinator(wire: Wire, group: str) -> Message:
+    """Ask for the coordinator of a group until there is one: the first question makes the topic of groups."""
+    deadline = time.monotonic() + _COORDINATOR_SECONDS_MAX
+    while True:
+        received = wire.ask(request(FIND_COORDINATOR, _FIND_VERSION, key=group, key_type=0))
+        found = response(FIND_COORDINATOR, _FIND_VERSION, received.frame)
+        if not found.error_code:
+            return found
+        assert time.monotonic() < deadline, str(found)
+        time.sleep(0.2)
 
 
 def create(

@@ -14,13 +14,10 @@ from typing import Final
 from protocol.primitives import string_bytes, uvarint, uvarint_bytes
 from tests.support.wire import Wire
 
-FIND_COORDINATOR: Final = 10
-INCREMENTAL_ALTER_CONFIGS: Final = 44
 SHARE_GROUP_HEARTBEAT: Final = 76
 SHARE_FETCH: Final = 78
 SHARE_ACKNOWLEDGE: Final = 79
 ACCEPT: Final = 1
-_GROUP: Final = 32  # the type of a resource that is configured
 
 # First and last offset of what is acknowledged, by partition.
 Acknowledged = Mapping[int, Sequence[tuple[int, int]]]
@@ -162,32 +159,6 @@ def _partition(reader: _Reader, found: Fetched) -> None:
         reader.number(">h")
         reader.tags()
     reader.tags()
-
-
-def coordinator_of(wire: Wire, group: str, seconds_max: float = 60.0) -> int:
-    """The broker that coordinates a group; the first question makes the topic that coordinators keep groups in."""
-    deadline = time.monotonic() + seconds_max
-    while True:
-        wire.send_bytes(framed(FIND_COORDINATOR, 3, string_bytes(group, True) + b"\0\0"))
-        reader = _Reader(wire.receive())
-        reader.number(">i")
-        error = reader.number(">h")
-        reader.text()
-        if not error:
-            return reader.number(">i")
-        assert time.monotonic() < deadline, f"{group} has no coordinator: error {error}"
-        time.sleep(0.2)
-
-
-def begin_at_earliest(wire: Wire, group: str) -> None:
-    """A share group begins at the latest offset, and only the group's own configuration can say otherwise."""
-    config = string_bytes("share.auto.offset.reset", True) + b"\0" + string_bytes("earliest", True) + b"\0"
-    resource = bytes((_GROUP,)) + string_bytes(group, True) + b"\2" + config + b"\0"
-    wire.send_bytes(framed(INCREMENTAL_ALTER_CONFIGS, 1, b"\2" + resource + b"\0\0"))
-    reader = _Reader(wire.receive())
-    reader.number(">i")
-    reader.count()
-    assert reader.number(">h") == 0, "the group's configuration is taken"
 
 
 class Member:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.cluster import Cluster
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.quota_client import describe
 
@@ -96,12 +95,3 @@ def rate_of(process: SluiceProcess, client_id: str) -> float | None:
     """Return the producer_byte_rate that a process describes for a client id; None if it has none."""
     found = describe(process.bootstrap, [("client-id", 0, client_id)], strict=True)
     return next(iter(found.values()), {}).get("producer_byte_rate")
-
-
-def leader_of(kafka: Cluster, topic: str) -> int:
-    """Return the broker that leads a topic's partition."""
-    from confluent_kafka.admin import AdminClient
-
-    metadata = AdminClient({"bootstrap.servers": kafka.bootstrap()}).list_topics(topic, timeout=30)
-    leader: int = metadata.topics[topic].partitions[0].leader
-    return leader

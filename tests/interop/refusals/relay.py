@@ -87,7 +87,6 @@ class Relay(BackgroundRelay):
                     continue
                 await asyncio.sleep(script.pace_seconds)
             await _pass(connection, frame, key, version)
-            self.counts.pipelined_max = max(self.counts.pipelined_max, connection.owed.qsize())
 
     async def _refuse(self, connection: _Connection, script: Script, frame: bytes, version: int) -> None:
         await asyncio.sleep(script.hold_seconds)

@@ -86,7 +86,6 @@ class Counts:
         refused: those of them that were carried out: the hold is over.
         behind: requests refused, or dropped on a closed connection, because they were behind one.
         connections: how many were accepted.
-        pipelined_max: most requests of the script's API that one connection had unanswered.
         apis: the API keys of each connection, in the order of connections.
     """
 
@@ -95,7 +94,6 @@ class Counts:
     refused: int = 0
     behind: int = 0
     connections: int = 0
-    pipelined_max: int = 0
     apis: list[set[int]] = field(default_factory=list)
 
 
