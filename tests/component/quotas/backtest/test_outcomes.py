@@ -6,7 +6,6 @@ import pytest
 from quotas.backtest.outcomes import backtest
 from quotas.backtest.recording import Recording, recording_of
 from quotas.options import EngineOptions
-from tests.support.backtest_reference import decisions_of_the_engine
 
 MB = 1_000_000
 
@@ -61,11 +60,6 @@ def test_a_quota_above_the_demand_changes_nothing(policy: str) -> None:
     found = backtest(every_second(100, MB), [20e6], options, start_s=0, seconds=100)
     assert found.each[0].throttle_ms == 0
     assert found.load[0].tolist() == [MB] * 100
-
-
-def test_the_reference_runs_the_engine() -> None:
-    found = decisions_of_the_engine(every_second(4, 6 * MB), 2e6, EngineOptions())
-    assert [decided.throttle_ms for decided in found] == [0, 0, 0, 2000]
 
 
 def at_once(connections: int, size: int, service_us: int) -> Recording:

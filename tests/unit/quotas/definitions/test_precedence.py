@@ -100,39 +100,36 @@ def test_each_level_beats_all_below_it(level: int) -> None:
     assert definitions(rates).limit(PRODUCER_BYTE_RATE, "u", "c") == (100.0 + level, LEVELS[level][1])
 
 
-def test_user_shares_one_budget_over_its_client_ids() -> None:
-    world = World(KAFKAS)
-    assert world.sent("A", "c2", 40_000) == 0  # 40,000 B / 4,000 B/s - 10 s
-    assert world.sent("A", "c3", 4000) == 1000
-    assert world.sent("A", "c1", 50_000) == 0  # its own pair: 50,000 B / 5,000 B/s - 10 s
+PAIR, USER = (DEFAULT, DEFAULT), (DEFAULT, None)
 
 
-def test_default_client_of_a_user_is_a_budget_for_each() -> None:
-    world = World(KAFKAS)
-    assert world.sent("B", "c2", 88_000) == 1000  # 88,000 B / 8,000 B/s - 10 s
-    assert world.sent("B", "c3", 80_000) == 0
-
-
-def test_default_pair_is_a_budget_for_each_user_and_client() -> None:
-    world = World(KAFKAS)
-    assert world.sent("D", "c1", 33_000) == 1000
-    assert world.sent("D", "c2", 30_000) == 0
-    assert world.sent("E", "c1", 30_000) == 0
-
-
-def test_default_user_is_one_budget_for_each_user() -> None:
-    world = World(without(KAFKAS, (DEFAULT, DEFAULT)))
-    assert world.sent("D", "c1", 11_000) == 1000
-    assert world.sent("F", "c4", 10_000) == 0
-    assert world.sent("F", "c5", 1000) == 1000
-
-
-def test_client_id_is_one_budget_over_all_users() -> None:
-    world = World(without(KAFKAS, (DEFAULT, DEFAULT), (DEFAULT, None)))
-    assert world.sent("F", "c4", 22_000) == 1000
-    assert world.sent("F", "c5", 20_000) == 0
-    assert world.sent("G", "c5", 2000) == 1000
-    assert world.sent("", "c5", 0) == 1000
+@pytest.mark.parametrize(
+    ("dropped", "sent"),
+    [
+        # 40,000 B / 4,000 B/s - 10 s; the pair of A and c1 has its own: 50,000 B / 5,000 B/s - 10 s
+        ([], [("A", "c2", 40_000, 0), ("A", "c3", 4000, 1000), ("A", "c1", 50_000, 0)]),
+        ([], [("B", "c2", 88_000, 1000), ("B", "c3", 80_000, 0)]),  # 88,000 B / 8,000 B/s - 10 s
+        ([], [("D", "c1", 33_000, 1000), ("D", "c2", 30_000, 0), ("E", "c1", 30_000, 0)]),
+        ([PAIR], [("D", "c1", 11_000, 1000), ("F", "c4", 10_000, 0), ("F", "c5", 1000, 1000)]),
+        (
+            [PAIR, USER],
+            [("F", "c4", 22_000, 1000), ("F", "c5", 20_000, 0), ("G", "c5", 2000, 1000), ("", "c5", 0, 1000)],
+        ),
+    ],
+    ids=[
+        "a user's client ids share one",
+        "a user's default client: one for each",
+        "default pair: one for each user and client",
+        "default user: one for each user",
+        "a client id: one over all users",
+    ],
+)
+def test_budget_is_that_of_the_level(
+    dropped: list[tuple[Name, Name]], sent: list[tuple[str, str, int, int]]
+) -> None:
+    world = World(without(KAFKAS, *dropped))
+    told = [(user, client_id, size, world.sent(user, client_id, size)) for user, client_id, size, _ in sent]
+    assert told == sent
 
 
 def test_counter_restarts_where_another_budget_is_counted_against() -> None:

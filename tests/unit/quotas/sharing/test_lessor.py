@@ -54,6 +54,13 @@ def settle(holder: Lessor, peers: list[Peer], now_ms: int, rounds: int = 4) -> N
         exchange(holder, peers, now_ms)
 
 
+def want(holder: Lessor, peers: list[Peer], *waiting: Peer) -> None:
+    """Have some lessees wait for the whole of "k", and all know of it."""
+    for peer in waiting:
+        peer.report(0, {"k": WAITS})
+    settle(holder, peers, 0)
+
+
 def pair() -> tuple[Lessor, list[Peer]]:
     """A lessor and two lessees that have their default shares."""
     holder = lessor()
@@ -70,9 +77,7 @@ def test_each_lessee_has_an_equal_share_of_keys_without_a_name() -> None:
 def test_a_lessee_that_waits_gets_what_the_others_do_not_want() -> None:
     holder, peers = pair()
     a, b = peers
-    a.report(0, {"k": WAITS})
-    exchange(holder, peers, 0)
-    settle(holder, peers, 0)
+    want(holder, peers, a)
     assert a.shares["k"] == pytest.approx(0.995 - TERMS.least, rel=0.01)
     assert b.shares["k"] == pytest.approx(TERMS.least)
 
@@ -145,9 +150,7 @@ def test_twice_as_many_processes_as_configured_are_refused_since_upgrades_need_n
 def test_a_key_without_a_demand_loses_its_shares_after_a_while() -> None:
     holder, peers = pair()
     a, b = peers
-    a.report(0, {"k": WAITS})
-    exchange(holder, peers, 0)
-    settle(holder, peers, 0)
+    want(holder, peers, a)
     a.report(1000, {"k": None})
     exchange(holder, peers, 1000)
     settle(holder, peers, 1000 + IDLE_MS - 1)
@@ -160,9 +163,7 @@ def test_a_key_without_a_demand_loses_its_shares_after_a_while() -> None:
 
 def test_a_lessee_that_is_known_to_be_gone_frees_its_share_at_once() -> None:
     holder, peers = pair()
-    for peer in peers:
-        peer.report(0, {"k": WAITS})
-    settle(holder, peers, 0)
+    want(holder, peers, *peers)
     holder.leave(A)
     settle(holder, peers[1:], 0)
     assert peers[1].shares["k"] == pytest.approx(0.995, rel=0.01)
@@ -296,9 +297,7 @@ def test_the_shares_of_a_lessee_that_has_ended_are_free_when_its_workers_use_the
     holder = lessor()
     a, _ = peers = [Peer(holder, LesseeId("a", 1)), Peer(holder, LesseeId("b", 2))]
     settle(holder, peers, 0)
-    for peer in peers:
-        peer.report(0, {"k": WAITS})
-    settle(holder, peers, 0)
+    want(holder, peers, *peers)
     holder.ended(2, 1000)
     a.report(1000 + GONE_MS - 1)
     exchange(holder, peers, 1000 + GONE_MS - 1)

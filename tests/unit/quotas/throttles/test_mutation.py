@@ -23,6 +23,12 @@ def engine(entries: dict[Entity, float] | None = None, **more: Any) -> Engine:
     return engine_with(limits_of(KEY, entries or {}), window_samples=10, **more)
 
 
+def limited(rate: float = 2, **more: Any) -> tuple[Engine, MutationThrottle]:
+    """An engine with a quota of the client id "a", and the throttle of such a client."""
+    quotas = engine({Entity(client_id="a"): rate}, **more)
+    return quotas, quotas.client("", "a", 1).mutations
+
+
 def left(throttle: MutationThrottle, now_ms: int = 0) -> float | None:
     assert throttle.limits(now_ms)
     return throttle.tokens(now_ms)
@@ -60,24 +66,21 @@ def test_bucket_of_all_clients_decides_where_it_is_tighter() -> None:
 
 
 def test_tighter_identity_takes_nothing_from_all_clients() -> None:
-    quotas = engine({Entity(client_id="a"): 1}, partition_mutations_rate=100.0)
-    throttle = quotas.client("", "a", 1).mutations
+    quotas, throttle = limited(1, partition_mutations_rate=100.0)
     assert throttle.take(11, 0)
     assert not throttle.take(50, 0)
     assert quotas.cluster_tokens(0) == 989  # 100 · 10 windows - 11
 
 
 def test_failed_mutations_are_returned_to_both_buckets() -> None:
-    quotas = engine({Entity(client_id="a"): 2}, partition_mutations_rate=100.0)
-    throttle = quotas.client("", "a", 1).mutations
+    quotas, throttle = limited(2, partition_mutations_rate=100.0)
     throttle.record(30, 0)
     throttle.record(-30, 0)
     assert (left(throttle), quotas.cluster_tokens(0)) == (20, 1000)
 
 
 def test_changed_quota_applies_to_taken_tokens() -> None:
-    quotas = engine({Entity(client_id="a"): 2})
-    throttle = quotas.client("", "a", 1).mutations
+    quotas, throttle = limited()
     throttle.record(40, 0)
     quotas.update(options(), Definitions({Entity(client_id="a"): {KEY: 10.0}}), 0)
     assert throttle.throttle_ms(0) == 2000  # 20 / 10 per s
@@ -98,8 +101,7 @@ def test_all_clients_bucket_changes_live() -> None:
 
 
 def test_enforcement_begins_without_the_debt_of_observing() -> None:
-    quotas = engine({Entity(client_id="a"): 2}, mode="observe")
-    throttle = quotas.client("", "a", 1).mutations
+    quotas, throttle = limited(mode="observe")
     throttle.record(70, 0)
     assert not throttle.enforcing
     quotas.update(options(), quotas.definitions, 0)
@@ -107,8 +109,7 @@ def test_enforcement_begins_without_the_debt_of_observing() -> None:
 
 
 def test_switched_off_counts_nothing_and_forgives_nothing() -> None:
-    quotas = engine({Entity(client_id="a"): 2})
-    throttle = quotas.client("", "a", 1).mutations
+    quotas, throttle = limited()
     throttle.record(30, 0)
     quotas.switch_enforcement(False)
     assert not throttle.limits(0)
@@ -117,8 +118,7 @@ def test_switched_off_counts_nothing_and_forgives_nothing() -> None:
 
 
 def test_counters_tell_throttled_from_would_have_been() -> None:
-    quotas = engine({Entity(client_id="a"): 2})
-    throttle = quotas.client("", "a", 1).mutations
+    quotas, throttle = limited()
     assert throttle.limits(0)
     throttle.count(500)
     throttle.count_mutations(7)

@@ -24,6 +24,12 @@ def engine(entries: dict[Entity, float] | None = None, **options: Any) -> Engine
     return engine_with(limits_of(KEY, entries or {}), **options)
 
 
+def limited() -> tuple[Engine, RequestThrottle]:
+    """An engine that gives any client 1 %, and the throttle of one."""
+    quotas = engine(ANY_CLIENT)
+    return quotas, quotas.client("u", "a", 1).requests
+
+
 def throttle(entries: dict[Entity, float] | None = None, **options: Any) -> RequestThrottle:
     return engine(ANY_CLIENT if entries is None else entries, **options).client("u", "a", 1).requests
 
@@ -82,8 +88,7 @@ def test_scope_decides_whether_brokers_share_a_window(scope: str, elsewhere: int
 
 
 def test_changed_quota_applies_from_the_next_request_and_keeps_recorded_time() -> None:
-    quotas = engine(ANY_CLIENT)
-    requests = quotas.client("u", "a", 1).requests
+    quotas, requests = limited()
     assert requests.record(90_000, 0) == 0
     quotas.update(EngineOptions(), definitions({Entity(client_id=DEFAULT): 0.8}), 0)
     assert requests.record(0, 0) == 1000  # 90 / 8 - 10 = 1.25 s
@@ -96,16 +101,14 @@ def test_changed_quota_applies_from_the_next_request_and_keeps_recorded_time() -
 
 
 def test_changed_windows_keep_recorded_time() -> None:
-    quotas = engine(ANY_CLIENT)
-    requests = quotas.client("u", "a", 1).requests
+    quotas, requests = limited()
     assert requests.record(90_000, 0) == 0
     quotas.update(EngineOptions(window_samples=5), definitions(ANY_CLIENT), 0)
     assert requests.record(0, 0) == 1000  # 9 - 4 s
 
 
 def test_nothing_is_counted_while_everything_passes_unseen() -> None:
-    quotas = engine(ANY_CLIENT)
-    requests = quotas.client("u", "a", 1).requests
+    quotas, requests = limited()
     assert requests.limits(0)
     quotas.switch_enforcement(on=False)
     assert not quotas.requests.limiting()
