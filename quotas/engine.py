@@ -131,10 +131,11 @@ class Engine:
     @property
     def client_bytes(self) -> int:
         """The memory of all clients with their limiters, in bytes."""
+        limiter_bytes = figures.LIMITER_BYTES + (0 if self.enforcing else figures.PREDICTION_BYTES)
         return (
             self._names_bytes
             + len(self._clients) * figures.CLIENT_BYTES
-            + len(self._limiters) * figures.limiter_bytes(self.enforcing)
+            + len(self._limiters) * limiter_bytes
             + len(self.requests) * figures.REQUEST_LIMITER_BYTES
             + len(self.mutations) * figures.MUTATION_LIMITER_BYTES
         )

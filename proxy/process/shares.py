@@ -156,7 +156,7 @@ def _budgets(config: Config, relay: "Relay", lessee: Lessee, began_ms: int) -> B
     """Return the budgets of a process that uses shares; with those of followers if brokers replicate through it."""
     budgets = Budgets(relay.engine, lessee, began_ms)
     if config.replicates:
-        budgets.add(FollowerShares(relay.replication, lessee, relay.reconsider))
+        budgets.followers = FollowerShares(relay.replication, lessee, relay.reconsider)
     return budgets
 
 

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from quotas.definitions.entities import code
 from quotas.limiters.limiter import Decision, Lendable, LimiterKey
+from quotas.sharing.followers import FollowerShares
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report, Wish
 from quotas.sharing.lessee import Lessee
 
@@ -57,16 +58,6 @@ def budget_key(limiter_key: LimiterKey) -> str:
     return f"{quota}@{broker} #{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
-class Sharer(Protocol):
-    """Rates other than limiters that use shares and have demands: those of followers."""
-
-    def wishes(self, now_ms: int) -> dict[str, Wish]:
-        """Return the demands by key."""
-
-    def apply(self, now_ms: int) -> None:
-        """Set the rates' limits by the shares in force."""
-
-
 class _Named:
     """A key with a demand: its limiter, and the connections that wait."""
 
@@ -98,9 +89,6 @@ class _Named:
         return Wish(wanted, self.weight)
 
 
-def _ignore() -> None: ...
-
-
 class Budgets:
     """This process's shares of all budgets, and its demands.
 
@@ -110,6 +98,7 @@ class Budgets:
 
     Attributes:
         begins: called when a key is named, since a report is due soon.
+        followers: the rates of followers, which use shares and have demands too; None if there are none.
     """
 
     def __init__(self, limiters: Limiters, lessee: Lessee, now_ms: int) -> None:
@@ -119,17 +108,13 @@ class Budgets:
         self._limiters: dict[str, Lendable] = {}
         self._named: dict[Lendable, _Named] = {}  # in the order in which their demands were computed
         self._wishes: dict[str, Wish] = {}
-        self._sharers: list[Sharer] = []
-        self.begins: Callable[[], object] = _ignore
+        self.followers: FollowerShares | None = None
+        self.begins: Callable[[], object] = lambda: None
 
     @property
     def busy(self) -> bool:
         """Whether to call `report` often: there are demands, or a message for the lessor."""
-        return bool(self._wishes or self._sharers) or self._lessee.pending
-
-    def add(self, sharer: Sharer) -> None:
-        """Add rates, other than limiters, that use shares and have demands."""
-        self._sharers.append(sharer)
+        return bool(self._wishes or self.followers) or self._lessee.pending
 
     def begin(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
         """Store a new limiter and set its share; its burst counts as used up when the process began."""
@@ -197,10 +182,7 @@ class Budgets:
             self._owner.refresh(None)
             self._apply(now_ms)
         self._renew(now_ms)
-        wishes = self._wishes
-        for sharer in self._sharers:
-            wishes = wishes | sharer.wishes(now_ms)
-        lessee.wish(wishes)
+        lessee.wish(self._wishes if self.followers is None else self._wishes | self.followers.wishes(now_ms))
         return lessee.report(now_ms) if lessee.due(now_ms) else None
 
     def take(self, grants: Grants, now_ms: int) -> bool:
@@ -221,8 +203,8 @@ class Budgets:
         return True
 
     def _apply(self, now_ms: int) -> None:
-        for sharer in self._sharers:
-            sharer.apply(now_ms)
+        if self.followers is not None:
+            self.followers.apply(now_ms)
 
     def _renew(self, now_ms: int) -> None:
         """Compute demands again, a bounded number of them, those computed longest ago first."""

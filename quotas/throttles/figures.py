@@ -205,8 +205,3 @@ MUTATION_LIMITER_BYTES: Final = 1024
 TOPIC_BYTES: Final = 2560  # with its limiter and its name
 USER_CONNECTIONS_BYTES: Final = 640
 ADDRESS_BYTES: Final = 1536  # with its windows
-
-
-def limiter_bytes(enforces: bool) -> int:
-    """Return the memory of a limiter for one direction, in bytes."""
-    return LIMITER_BYTES if enforces else LIMITER_BYTES + PREDICTION_BYTES

@@ -61,10 +61,6 @@ ASKED_AT_ONCE_MAX: Final = 1000
 ASK_AGAIN_MS: Final = 5000
 
 
-def _no_wake() -> None:
-    """Do nothing: the default of `TopicNames.wake` until the application sets it."""
-
-
 class TopicNames:
     """The known names of topic ids, and the ids to ask for.
 
@@ -77,7 +73,7 @@ class TopicNames:
         self._names: dict[bytes, str] = {}
         self._wanted: dict[bytes, None] = {}
         self._asked = TtlMap[bytes, bool](ASKED_AT_ONCE_MAX, ASK_AGAIN_MS)
-        self.wake: Callable[[], None] = _no_wake
+        self.wake: Callable[[], None] = lambda: None
         self.limited: Callable[[], Sequence[str]] = tuple
         self._next = 0  # of the limited ones, when there are too many to ask for at once
 
