@@ -15,56 +15,9 @@ def made(text: str) -> Config:
     return parsed(CLUSTER + text)
 
 
-NEXT = '[[listeners]]\nname = "b"\n'
-
-
-@pytest.mark.parametrize(
-    ("text", "path", "problem"),
-    [
-        ("[quotas]\npartition_mutations_burst = 5", "quotas.partition_mutations_burst",
-         "needs partition_mutations_rate: without it nothing is limited (got 5.0)"),
-        ("bootstrap_port = 19110", "listeners[0].first_broker_port",
-         "port 19100 to 19163 is bound already by listeners[0].bootstrap_port"),
-        (NEXT + "bootstrap_port = 19091\nfirst_broker_port = 19163", "listeners[1].first_broker_port",
-         "port 19163 to 19226 is bound already by listeners[0].first_broker_port"),
-        ('[admin]\nbind = "127.0.0.1:19090"', "admin.bind",
-         "port 19090 is bound already by listeners[0].bootstrap_port (19090)"),
-        ('[admin]\nbind = "0.0.0.0:19101"', "admin.bind",
-         "port 19101 is bound already by listeners[0].first_broker_port (19100 to 19163)"),
-        ("advertised_bootstrap_port = 30010\nadvertised_first_broker_port = 30000",
-         "listeners[0].advertised_first_broker_port", "port 30000 to 30063 is advertised already"),
-        ("first_broker_port = 65500", "listeners[0].first_broker_port",
-         "with broker_id_max = 63 the last port is 65563, above 65535 (got 65500)"),
-        ("advertised_first_broker_port = 65500", "listeners[0].advertised_first_broker_port",
-         "with broker_id_max = 63"),
-        ('broker_id_max = 5\nupstreams = { 6 = "a:1" }', "listeners[0].upstreams.6",
-         "is above broker_id_max = 5, and has no port (got 6)"),
-        ('[[listeners]]\nbind = "127.0.0.2"', "listeners[1].name",
-         "each listener must have its own name (got 'clients')"),
-        ('upstreams = { 1 = "127.0.0.1:19101" }', "listeners[0].upstreams.1",
-         "is the address of Sluice itself: listeners[0].upstreams.1"),
-    ],
-)  # fmt: skip
-def test_contradiction_is_refused_with_both_keys(text: str, path: str, problem: str) -> None:
-    assert refused(f"{CLUSTER}[[listeners]]\n{text}").startswith(f"{path}: {problem}")
-
-
 def test_bootstrap_at_sluices_own_port_is_refused() -> None:
     message = refused('[cluster]\nbootstrap = "localhost:19090"\n[[listeners]]\n')
     assert message.startswith("cluster.bootstrap: is the address of Sluice itself")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '[[listeners]]\n[[listeners]]\nname = "b"\nbind = "127.0.0.2"',  # the same ports on another address
-        '[[listeners]]\nupstreams = { 1 = "a:1", 40 = "b:1" }\n[admin]\nbind = "127.0.0.1:19120"',  # between brokers
-        '[[listeners]]\n[admin]\nbind = ""',
-        '[[listeners]]\nupstreams = { 1 = "127.0.0.1:9092" }',
-    ],
-)
-def test_ports_without_overlap_are_valid(text: str) -> None:
-    assert made(text).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -97,23 +50,6 @@ def test_sidecar_advertises_nothing_that_could_overlap() -> None:
 
 
 SASL = 'sasl_mechanism = "PLAIN"\nusername = "sluice"\n'
-
-
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ('sasl_mechanism = "PLAIN"\npassword = "x"', "cluster.username: is needed with PLAIN"),
-        (SASL, "cluster.password_file: is needed with PLAIN"),
-        ('sasl_mechanism = "OAUTHBEARER"', "cluster.password_file: is needed with OAUTHBEARER"),
-        ('sasl_mechanism = "AWS_MSK_IAM"', "cluster.tls: is needed with AWS_MSK_IAM"),
-        ('username = "sluice"', "cluster.sasl_mechanism: is needed with a username and password"),
-        ('sasl_mechanism = "DIGEST-MD5"', 'cluster.sasl_mechanism: must be "PLAIN" or "SCRAM-SHA-256"'),
-        ('security_protocol = "SASL_SSL"', "cluster.security_protocol: it follows from sasl_mechanism"),
-        (SASL + "password = 7", "cluster.password: must be a string that is not empty"),
-    ],
-)
-def test_incomplete_identity_is_refused(keys: str, message: str) -> None:
-    assert refused(CLUSTER + keys + "\n[[listeners]]").startswith(message)
 
 
 def test_password_of_the_environment_is_never_shown() -> None:
@@ -189,68 +125,3 @@ def test_read_only_quotas_file_is_right_where_no_user_may_alter(blocked: Path) -
     assert len(found(blocked.parent, text + 'alter_principals = ["ops"]\n')) == 1
     fleet = '[fleet]\nholder = "gw-1:19070"\n'
     assert found(blocked.parent, text + 'alter_principals = ["ops"]\n' + fleet) == []
-
-
-SIDECAR = CLUSTER + '[[listeners]]\nfirst_broker_port = 19300\nupstreams = { 1 = "127.0.0.1:29392" }\n'
-GATEWAY = CLUSTER + "[[listeners]]\n"
-OF_BROKERS = 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n'
-REPLICATES = GATEWAY + OF_BROKERS
-BOTH = SIDECAR + '[[listeners]]\nname = "brokers"\n' + OF_BROKERS
-THROTTLED = '[replication]\nthrottled = "reassignments"\n'
-SCOPE = '[quotas]\nscope = "cluster"\n'
-HOLD = GATEWAY + '[quotas]\npolicy = "schedule"\n'
-LONGER = "quotas.hold_seconds_max: 15 s is longer than quotas.mute_seconds_max, 14 s"
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            "[[listeners]]\nfirst_broker_port = 32760",
-            "listeners[0].first_broker_port: port 32760 to 32823 is in the ephemeral range",
-        ),
-        (GATEWAY + THROTTLED, 'replication: has no effect without a listener of kind "replication"'),
-        (GATEWAY + '[replication]\nthrottled = "cluster"\n', ""),  # as it is by default
-        (REPLICATES + THROTTLED + 'leader_rate = "4M"\n', ""),
-        (REPLICATES + THROTTLED + 'leader_rate = "40"\n', "replication.leader_rate: 40 is 40 bytes a second"),
-        (BOTH, 'replication.throttled: with "cluster" and a sidecar of clients'),
-        (BOTH + THROTTLED, ""),
-        (SIDECAR + SCOPE, 'quotas.scope: "cluster" without [fleet] is the one broker behind this sidecar'),
-        (SIDECAR + SCOPE + '[fleet]\nholder = "h:1"\n', ""),
-        (SIDECAR.replace("{", '{ 2 = "127.0.0.1:29393",') + SCOPE, ""),
-        (GATEWAY + SCOPE, ""),
-        (HOLD + "hold_seconds_max = 30", "quotas.hold_seconds_max: 30 s is longer"),
-        (HOLD + "mute_seconds_max = 14", LONGER),
-        (HOLD + "mute_seconds_max = 15", ""),
-        (HOLD + "mute_seconds_max = 5\nhold_seconds_max = 5", ""),
-        (GATEWAY + '[quotas]\npolicy = "kip13"\nmute_seconds_max = 1\n', ""),  # which has no hold
-        (GATEWAY + '[quotas]\nalter_principals = ["*"]\n', ""),  # all principals
-    ],
-)
-def test_what_is_probably_a_mistake_is_warned_of(text: str, said: str) -> None:
-    found = parsed(text if text.startswith(CLUSTER) else CLUSTER + text).warnings
-    assert [warning[: len(said)] for warning in found] == [said] * bool(said)
-
-
-@pytest.mark.parametrize(
-    ("key", "said"),
-    [
-        ('producer_override = "app-*:4M"', "producer_override: 'app-*': there are no patterns"),
-        ('consumer_override = "a:1M,*:4M"', 'every name without an entry of its own is "<default>"'),
-        (
-            'alter_principals = ["User:ops"]',
-            "'User:ops': users are named without their principal's type: 'ops'",
-        ),
-        ('describe_principals = ["ops-*"]', "describe_principals: 'ops-*': there are no patterns"),
-        (
-            'producer_default = "2"',
-            '2 is 2 bytes a second, less than one request: with a unit it is "2k" or "2M"',
-        ),
-        ('consumer_override = "a:4"', "consumer_override: a:4 is 4 bytes a second"),
-        ('policy = "kip13"\nmute_seconds_max = 20000', "mute_seconds_max: counts seconds: 20000 are 333 min"),
-    ],
-)
-def test_misleading_quota_names_are_warned_of(key: str, said: str) -> None:
-    (warning,) = parsed(f"{GATEWAY}[quotas]\n{key}\n").warnings
-    assert warning.startswith("quotas.")
-    assert said in warning

@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.config import Address, Config
-from tests.support.configurations import BASE, parsed, refused
+from tests.support.configurations import BASE, parsed
 
 CLUSTER = '[cluster]\nbootstrap = "b:9092"\n[[listeners]]\n'
 REPLICATES = CLUSTER + 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n'
@@ -88,24 +88,3 @@ def test_process_that_brokers_do_not_replicate_through_stays_alone() -> None:
     assert not config.fleet.configured
     (warning,) = config.warnings
     assert warning.startswith("leases: has no effect without a listener")
-
-
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ('peers = ["a"]', "leases.peers: must be 2 to 64 names"),
-        ('peers = ["a", "a"]', "leases.peers: each peer must have its own name"),
-        ('peers = ["a", "\u00e4"]', "leases.peers[1]: must be a name of printable ASCII"),
-        ('peers = ["a", "b"]', "leases.name: must be this process's name in leases.peers"),
-        ('peers = ["a", "b"]\nname = "a"', "leases.holder: must be the lease holder's address"),
-        (
-            'peers = ["a", "b"]\nname = "c"\nholder = "h:1"',
-            "leases.name: is not one of leases.peers (got 'c')",
-        ),
-        ('bind = "127.0.0.1:1"', "leases.peers: is needed with leases.bind"),
-        ("seconds = 0.5", "leases.seconds: must be between 1 and 60 seconds"),
-        ("second = 5", "leases.second: unknown key; did you mean 'seconds'?"),
-    ],
-)
-def test_keys_that_could_not_be_before_are_an_error(keys: str, message: str) -> None:
-    assert refused(f"{REPLICATES}[leases]\n{keys}").startswith(message)

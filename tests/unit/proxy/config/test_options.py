@@ -8,7 +8,7 @@ import pytest
 
 from proxy.commands.check_text import capture
 from proxy.config import Config, LimitOptions, Source, decode_hook, encode_hook, parse
-from tests.support.configurations import made, made_refused
+from tests.support.configurations import made
 
 
 def parsed(**keys: object) -> Config:
@@ -18,29 +18,6 @@ def parsed(**keys: object) -> Config:
 def test_absent_section_is_no_capture() -> None:
     assert Config().capture.directory is None
     assert list(capture(Config())) == []
-
-
-@pytest.mark.parametrize(
-    ("keys", "problem"),
-    [
-        ({"sample": 0}, "capture.sample: must be greater than 0 and at most 1"),
-        ({"sample": 1.5}, "capture.sample: must be greater than 0 and at most 1"),
-        ({"sample": "much"}, "capture.sample: must be a number"),
-        (
-            {"rotate_bytes": "2M", "max_bytes": "1M"},
-            "capture.max_bytes: must be at least rotate_bytes, 2000000",
-        ),
-        ({"frames": "all"}, 'capture.frames: must be "off" or "blank" or "keep"'),
-        ({"samples": 1}, "capture.samples: unknown key; did you mean 'sample'?"),
-    ],
-)
-def test_invalid_capture_option_is_named(keys: dict[str, object], problem: str) -> None:
-    assert problem in made_refused(capture={"directory": "c", **keys})
-
-
-def test_keys_without_a_directory_are_warned_of() -> None:
-    assert parsed(sample=0.5).warnings == ("capture: nothing is captured without capture.directory",)
-    assert parsed(directory="c", sample=0.5).warnings == ()
 
 
 def test_check_shows_the_capture_options() -> None:

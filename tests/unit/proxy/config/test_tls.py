@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config import ClusterTls, ListenerTls
-from tests.support.configurations import BASE, parsed, refused
+from tests.support.configurations import BASE, parsed
 
 CLUSTER = '[cluster]\nbootstrap = "127.0.0.1:9092"\n'
 LISTENER = "[[listeners]]\n"
@@ -70,27 +70,3 @@ def test_networks_are_a_list_or_a_text_with_commas() -> None:
     wanted = (ip_network("10.0.0.0/8"), ip_network("2001:db8::1/128"))
     for written in ('"10.0.0.0/8, 2001:db8::1"', '["10.0.0.0/8", "2001:db8::1"]'):
         assert parsed(text + written).listeners[0].proxy_protocol_sources == wanted
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (LISTENER + "tls = true", "listeners[0].tls: must be a table: [listeners.tls] (got True)"),
-        ('[cluster]\nbootstrap = "a:1"\ntls = "on"', "cluster.tls: must be a table: [cluster.tls] (got 'on')"),
-        (LISTENER + "[listeners.tls]\n", "listeners[0].tls.cert_file: must name the listener's certificate"),
-        (LISTENER + TLS + 'key_fil = "k"', "listeners[0].tls.key_fil: unknown key; did you mean 'key_file'?"),
-        (LISTENER + TLS + 'client_auth = "required"', "listeners[0].tls.client_ca_file: must be given with"),
-        (LISTENER + TLS + 'client_auth = "always"', 'listeners[0].tls.client_auth: must be "none" or "requested"'),
-        (LISTENER + TLS + 'key_password = "a"\nkey_password_file = "b"', "listeners[0].tls.key_password_file: and"),
-        (LISTENER + TLS + 'principal_mapping_rules = "RULE:a"', "listeners[0].tls.principal_mapping_rules: not a rule"),
-        (LISTENER + '[cluster.tls]\nkey_file = "k"', "cluster.tls.cert_file: must be given with a key"),
-        (LISTENER + '[cluster.tls]\nverify_hostname = "perhaps"', "cluster.tls.verify_hostname: must be true or false"),
-        (LISTENER + "proxy_protocol = true", "listeners[0].proxy_protocol_sources: must be the networks"),
-        (LISTENER + 'proxy_protocol_sources = "10.0.0.1"', "listeners[0].proxy_protocol_sources: has no effect"),
-        (LISTENER + 'proxy_protocol_sources = "10.0.0.1/8"', "listeners[0].proxy_protocol_sources: is not a network"),
-        (LISTENER + "proxy_protocol_sources = [7]", "listeners[0].proxy_protocol_sources[0]: must be a network"),
-        (LISTENER + "proxy_protocol_sources = []", "listeners[0].proxy_protocol_sources: must be 1 to 1000"),
-    ],
-)  # fmt: skip
-def test_contradicting_keys_are_refused(text: str, message: str) -> None:
-    assert refused(text if text.startswith("[cluster]\n") else CLUSTER + text).startswith(message)
