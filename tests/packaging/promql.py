@@ -12,19 +12,9 @@ _BEFORE_BRACKETS: Final = frozenset({"and", "or", "unless", "bool", "offset"})
 # Those that the rules and the dashboard need.
 FUNCTIONS: Final = frozenset(
     {
-        "sum",
-        "min",
-        "max",
-        "count",
-        "topk",
-        "rate",
-        "increase",
-        "changes",
-        "histogram_quantile",
-        "vector",
-        "time",
+        *("sum", "min", "max", "count", "topk", "rate", "increase", "changes"),
+        *("histogram_quantile", "vector", "time", "max_over_time"),
     }
-    | {"max_over_time"}
 )
 _OF_RANGES: Final = frozenset({"rate", "increase", "changes", "max_over_time"})
 _OPERATORS: Final = frozenset({"and", "or", "unless", "bool"})

@@ -8,7 +8,6 @@ import base64
 import fnmatch
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -22,7 +21,6 @@ from tests.packaging.conftest import ROOT, bare_environment, run
 
 _DOCKER: Final = ROOT / "docker"
 _COMPOSE: Final = ("compose.yaml", "compose.sidecar.yaml", "compose.fleet.yaml")
-_CHECK_SECONDS_MAX: Final = 60
 
 
 def _load(name: str) -> Any:
@@ -36,18 +34,8 @@ def _manifests(name: str = "kubernetes-sidecar.yaml") -> dict[str, Any]:
 
 def check_configuration(config: Path, environment: dict[str, str]) -> str:
     """Let `sluice check` judge a configuration; return what it says."""
-    done = subprocess.run(
-        [sys.executable, "-m", "proxy", "check", "--offline", "--config", str(config)],
-        cwd=ROOT,
-        env={**bare_environment(), **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_CHECK_SECONDS_MAX,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+    words = (sys.executable, "-m", "proxy", "check", "--offline", "--config", config)
+    return run(*words, cwd=ROOT, env={**bare_environment(), **environment})
 
 
 def _sidecars() -> dict[int, tuple[dict[str, str], dict[str, Any]]]:
@@ -57,10 +45,8 @@ def _sidecars() -> dict[int, tuple[dict[str, str], dict[str, Any]]]:
     for name, service in services.items():
         if name.startswith("broker-"):
             sluice = services[service["network_mode"].removeprefix("service:")]
-            found[int(service["environment"]["KAFKA_NODE_ID"])] = (
-                sluice["environment"],
-                service["environment"],
-            )
+            broker = service["environment"]
+            found[int(broker["KAFKA_NODE_ID"])] = sluice["environment"], broker
     return found
 
 
@@ -300,17 +286,14 @@ def test_listeners_that_no_sidecar_stands_before_ask_for_the_brokers_password() 
 def test_quotas_of_the_gateways_are_kept_on_a_volume_and_altered_by_a_user() -> None:
     pod = _manifests("kubernetes-gateway.yaml")["StatefulSet"]["spec"]["template"]["spec"]
     mounted = {mount["mountPath"]: mount for mount in pod["containers"][0]["volumeMounts"]}
-    volumes = {
-        volume.split(":")[1]: volume.split(":")
-        for volume in _load("compose.yaml")["services"]["sluice"]["volumes"]
-    }
+    volumes = {one.split(":")[1]: one for one in _load("compose.yaml")["services"]["sluice"]["volumes"]}
     of_pod = _manifests("kubernetes-gateway.yaml")["ConfigMap"]["data"]["sluice.toml"]
 
     for text in ((_DOCKER / "gateway" / "sluice.toml").read_text(), of_pod):
         quotas = tomllib.loads(text)["quotas"]
         place = str(Path(quotas["file"]).parent)
         assert "readOnly" not in mounted[place]
-        assert volumes[place][2:] == []  # not :ro
+        assert volumes[place].endswith(f":{place}")  # not :ro
         assert quotas["alter_principals"] == ["admin"]
         assert quotas["scope"] == "cluster"
         image = (_DOCKER / "Dockerfile").read_text()
@@ -356,10 +339,8 @@ def test_sidecars_are_as_many_members_as_there_are_pods_and_have_their_secret() 
     assert fleet["members_max"] == manifests["StatefulSet"]["spec"]["replicas"]
     assert fleet["secret_file"] == f"{mount['mountPath']}/secret"
     assert {"name": "fleet", "secret": {"secretName": "sluice-fleet"}} in pod["volumes"]
-    assert (
-        "secret generic sluice-fleet --from-literal=secret="
-        in (_DOCKER / "kubernetes-sidecar.yaml").read_text()
-    )
+    text = (_DOCKER / "kubernetes-sidecar.yaml").read_text()
+    assert "secret generic sluice-fleet --from-literal=secret=" in text
 
 
 def test_pods_run_as_ordinary_users_and_have_time_to_drain() -> None:

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +10,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.packaging.conftest import ROOT
+from tests.packaging.conftest import ROOT, run
 from tests.packaging.promql import FUNCTIONS, balanced, functions, metrics, ranged
 
 _DOCKER: Final = ROOT / "docker"
@@ -93,15 +92,7 @@ def test_alerts_name_no_job() -> None:
 )
 def test_alerts_fire_when_they_should() -> None:
     rules = Path(__file__).parent / "alerts.test.yml"
-    done = subprocess.run(
-        ["promtool", "test", "rules", rules.name],
-        cwd=rules.parent,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run("promtool", "test", "rules", rules.name, cwd=rules.parent)
 
 
 def test_alerts_have_names_of_their_own_and_are_explained() -> None:
@@ -160,15 +151,8 @@ def test_dashboard_uses_variables_that_it_has() -> None:
 
 def test_dashboard_shows_each_group_of_metrics() -> None:
     shown = set().union(*map(metrics, _expressions()))
-    for group in (
-        "client_longest",
-        "client_waited",
-        "topic",
-        "replication",
-        "reassignment",
-        "fleet",
-        "quota",
-    ):
+    groups = ("client_longest", "client_waited", "topic", "replication", "reassignment", "fleet", "quota")
+    for group in groups:
         assert any(name.startswith(f"sluice_{group}_") for name in shown), group
 
 

@@ -20,22 +20,14 @@ from tests.cluster.sasl import SASL, password
 from tests.conftest import CreateTopic
 from tests.packaging.conftest import ROOT
 from tests.support.numbered import write_all
-from tests.support.printed import PrintedShell, commands, commented, fenced, section
+from tests.support.printed import PrintedShell, commands, commented, fenced, overrides, section
 
 pytestmark = pytest.mark.timeout(600)
 
 BROKER_IDS: Final = 64  # of a listener that does not say how many
 SHIPPED: Final = (
-    "protocol",
-    "quotas",
-    "commandline",
-    "kafka_client",
-    "console",
-    "proxy",
-    "offline",
-    "requirements",
-    "docker",
-    "docs",
+    *("protocol", "quotas", "commandline", "kafka_client", "console", "proxy", "offline"),
+    *("requirements", "docker", "docs"),
 )
 
 
@@ -62,13 +54,7 @@ class Ports:
 
     def environment(self) -> dict[str, str]:
         """What overrides the ports of a configuration file."""
-        return {
-            "SLUICE_LISTENERS__0__BOOTSTRAP_PORT": str(self.bootstrap),
-            "SLUICE_LISTENERS__0__FIRST_BROKER_PORT": str(self.first_broker),
-            "SLUICE_LISTENERS__0__BIND": HOST,
-            "SLUICE_LISTENERS__0__ADVERTISED_HOST": HOST,
-            "SLUICE_ADMIN__BIND": f"{HOST}:{self.admin}",
-        }
+        return overrides(self.bootstrap, self.first_broker, self.admin)
 
 
 def write(bootstrap: str, topic: str, client_id: str) -> None:

@@ -19,7 +19,7 @@ import yaml
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
 from tests.packaging.conftest import ROOT
 from tests.support.numbered import write_all
-from tests.support.printed import PrintedShell, commands, fenced, section
+from tests.support.printed import PrintedShell, commands, fenced, overrides, section
 from tests.support.raw_topics import create
 from tests.support.waiting import until
 
@@ -38,13 +38,7 @@ class Ports:
 
     def environment(self, node: int) -> dict[str, str]:
         """What overrides one sidecar's ports."""
-        return {
-            "SLUICE_LISTENERS__0__BIND": HOST,
-            "SLUICE_LISTENERS__0__ADVERTISED_HOST": HOST,
-            "SLUICE_LISTENERS__0__BOOTSTRAP_PORT": str(self.first + node),
-            "SLUICE_LISTENERS__0__FIRST_BROKER_PORT": str(self.first_broker),
-            "SLUICE_ADMIN__BIND": f"{HOST}:{self.pages(node)}",
-        }
+        return overrides(self.first + node, self.first_broker, self.pages(node))
 
     def fleet(self, node: int) -> dict[str, str]:
         """What overrides one sidecar's place in the fleet; the first is the holder."""

@@ -17,7 +17,7 @@ from tests.cluster import HOST, Cluster, free_ports, tools
 from tests.cluster.sasl import SASL, client_properties, password
 from tests.conftest import CreateTopic
 from tests.packaging.conftest import ROOT
-from tests.support.printed import PrintedShell, commands, fenced, section
+from tests.support.printed import PrintedShell, commands, fenced, overrides, section
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(600)
@@ -41,12 +41,8 @@ class Gateway:
         self.directory.mkdir()
         self.environment = {
             "SLUICE_CLUSTER__BOOTSTRAP": cluster.bootstrap(SASL),
-            "SLUICE_LISTENERS__0__BIND": HOST,
-            "SLUICE_LISTENERS__0__ADVERTISED_HOST": HOST,
-            "SLUICE_LISTENERS__0__BOOTSTRAP_PORT": str(ports[0]),
-            "SLUICE_LISTENERS__0__FIRST_BROKER_PORT": str(ports[3]),
+            **overrides(ports[0], ports[3], ports[1]),
             "SLUICE_LISTENERS__0__BROKER_ID_MAX": "3",
-            "SLUICE_ADMIN__BIND": self.pages,
             "SLUICE_FLEET__NAME": name,
             "SLUICE_FLEET__BIND": f"{HOST}:{ports[2]}",
         }

@@ -1,15 +1,12 @@
 """The wheel in an environment without other packages, away from the checkout."""
 
 import contextlib
-import http.client
 import json
 import signal
 import subprocess
-import time
 import tomllib
-import urllib.error
-import urllib.request
 import zipfile
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +14,7 @@ import pytest
 
 from tests.cluster import HOST, free_ports, processes
 from tests.packaging.conftest import ROOT, bare_environment, run
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -95,7 +93,7 @@ def test_serve_responds_to_healthz_without_a_cluster_and_stops_when_told(
     ]
     child = processes.start(command, log=log, cwd=tmp_path, env=bare_environment())
     try:
-        assert _wait_healthy(admin) == 200, log.read_text()
+        until(lambda: _status(admin, "/healthz") == 200, log.read_text, _HEALTHY_SECONDS_MAX, 0.1)
         assert _status(admin, "/readyz") == 503  # alive, but there is no cluster to be ready for
         child.send_signal(signal.SIGTERM)
         assert child.wait(_STOP_SECONDS_MAX) == 0, log.read_text()
@@ -103,20 +101,12 @@ def test_serve_responds_to_healthz_without_a_cluster_and_stops_when_told(
         processes.kill(child)
 
 
-def _wait_healthy(port: int) -> int:
-    deadline = time.monotonic() + _HEALTHY_SECONDS_MAX
-    status = 0
-    while status != 200 and time.monotonic() < deadline:
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            status = _status(port, "/healthz")
-        time.sleep(0.1)
-    return status
-
-
 def _status(port: int, path: str) -> int:
-    try:
-        with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=5) as response:
-            return int(response.status)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code
+    """Return the status of a page; 0 before the port is open."""
+    with (
+        contextlib.suppress(OSError),
+        contextlib.closing(HTTPConnection(HOST, port, timeout=5)) as connection,
+    ):
+        connection.request("GET", path)
+        return connection.getresponse().status
+    return 0

@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final, Self
 
-from tests.cluster import processes, tools
+from tests.cluster import HOST, processes, tools
 from tests.support.waiting import until
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
@@ -83,6 +83,17 @@ def commands(block: str) -> list[str]:
         in_text = (in_text or "<<END" in line) and line != "END"
         goes_on = line.endswith("\\")
     return found
+
+
+def overrides(bootstrap: int, first_broker: int, admin: int) -> dict[str, str]:
+    """Return the variables that put the ports of a configuration file to other places, on loopback."""
+    return {
+        "SLUICE_LISTENERS__0__BIND": HOST,
+        "SLUICE_LISTENERS__0__ADVERTISED_HOST": HOST,
+        "SLUICE_LISTENERS__0__BOOTSTRAP_PORT": str(bootstrap),
+        "SLUICE_LISTENERS__0__FIRST_BROKER_PORT": str(first_broker),
+        "SLUICE_ADMIN__BIND": f"{HOST}:{admin}",
+    }
 
 
 class PrintedShell:
