@@ -2,8 +2,9 @@
 
 import contextlib
 import copy
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,6 @@ class Front:
     bootstrap: str
     sluice: SluiceProcess
     tap: Tap
-
-    def snapshot(self) -> dict[tuple[str, int], Seen]:
-        """Return a copy of what the tap has seen so far."""
-        return copy.deepcopy(self.tap.seen)
 
 
 @contextlib.contextmanager
@@ -51,18 +48,38 @@ def front(brokers: str, directory: Path, policy: str, **fields: Any) -> Iterator
         yield Front(policy, f"{HOST}:{min(routes)}", sluice, tap)
 
 
-def rate(
-    before: dict[tuple[str, int], Seen],
-    after: dict[tuple[str, int], Seen],
-    key: tuple[str, int],
-    seconds: float,
-) -> float:
-    """Return the bytes/s of one client id and API between two snapshots: requests and responses together."""
-    then, now = before.get(key, Seen()), after.get(key, Seen())
-    # A produce's responses and a fetch's requests are small beside what is counted.
-    sent = now.request_bytes - then.request_bytes
-    received = now.response_bytes - then.response_bytes
-    return max(sent, received) / seconds
+Snapshot = dict[tuple[str, int], Seen]
+
+
+@dataclass(slots=True)
+class Measured:
+    """The taps' counts, by policy, when the measuring began and ended."""
+
+    fronts: Sequence[Front] = ()
+    before: dict[str, Snapshot] = field(default_factory=dict)
+    after: dict[str, Snapshot] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def snapshots(self) -> dict[str, Snapshot]:
+        """Return what the taps have seen so far."""
+        return {front.policy: copy.deepcopy(front.tap.seen) for front in self.fronts}
+
+    @contextlib.contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Measure while the block runs."""
+        started = time.monotonic()
+        self.before = self.snapshots()
+        yield
+        self.after = self.snapshots()
+        self.seconds = time.monotonic() - started
+
+    def rate(self, policy: str, key: tuple[str, int]) -> float:
+        """Return the bytes/s of one client id and API: requests and responses together."""
+        then, now = self.before[policy].get(key, Seen()), self.after[policy].get(key, Seen())
+        # A produce's responses and a fetch's requests are small beside what is counted.
+        sent = now.request_bytes - then.request_bytes
+        received = now.response_bytes - then.response_bytes
+        return max(sent, received) / self.seconds
 
 
 def fill(

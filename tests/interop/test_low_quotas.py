@@ -16,9 +16,9 @@ from tests.cluster import Cluster
 from tests.conftest import CreateTopic
 from tests.interop.conftest import present
 from tests.interop.families import FAMILIES, Family
-from tests.interop.fronts import Front, fill, front, rate
+from tests.interop.fronts import Front, Measured, Snapshot, fill, front
 from tests.interop.runs import Crowd, Run, options
-from tests.support.tap import FETCH, PRODUCE, Seen
+from tests.support.tap import FETCH, PRODUCE
 
 PARTITIONS = 3
 STARTED_SECONDS_MAX = 60.0
@@ -30,18 +30,14 @@ BYTES_PER_SECOND = {"kip13": 5_000, "schedule": 50_000}
 # The shortest request timeout among the clients' defaults: franz-go, 10 s and what the request itself may take.
 RESPONSE_MS_MAX = 30_000
 WORDS = {"produce": PRODUCE, "consume": FETCH}
-Snapshot = dict[tuple[str, int], Seen]
 
 
 @dataclass(slots=True)
-class Window:
-    """The runs by (family, policy, word), and the taps' counts when the measuring began and ended."""
+class Window(Measured):
+    """The runs by (family, policy, word), and the taps' counts at the very end."""
 
     runs: dict[tuple[str, str, str], Run] = field(default_factory=dict)
-    before: dict[str, Snapshot] = field(default_factory=dict)
-    after: dict[str, Snapshot] = field(default_factory=dict)
     end: dict[str, Snapshot] = field(default_factory=dict)
-    seconds: float = 0.0
 
 
 def client(word: str, family: Family) -> str:
@@ -58,16 +54,15 @@ def window(kafka: Cluster, create_topic: CreateTopic, interop_directory: Path) -
         stock = create_topic(partitions=PARTITIONS)
         sink = create_topic(partitions=PARTITIONS)
         fill(kafka, crowd, stock, PARTITIONS, 4_000, 1_000, PARTITIONS).wait(END_SECONDS_MAX)
-        fronts = [_front(stack, kafka, directory, policy) for policy in BYTES_PER_SECOND]
-        found = Window()
+        found = Window([_front(stack, kafka, directory, policy) for policy in BYTES_PER_SECOND])
         for family in present():
-            for place in fronts:
+            for place in found.fronts:
                 _start(found, crowd, place, family, {"produce": sink, "consume": stock}, directory / "stop")
-        _observe(found, crowd, fronts)
+        _observe(found, crowd)
         (directory / "stop").touch()
         for run in crowd.runs:
             run.wait(END_SECONDS_MAX)
-        found.end = {place.policy: place.snapshot() for place in fronts}
+        found.end = found.snapshots()
         yield found
 
 
@@ -92,18 +87,15 @@ def _start(
         found.runs[family.name, place.policy, word] = run
 
 
-def _observe(found: Window, crowd: Crowd, fronts: list[Front]) -> None:
+def _observe(found: Window, crowd: Crowd) -> None:
     wanted = {(client(word, family), key) for family in present() for word, key in WORDS.items()}
     crowd.until(
-        lambda: all(place.tap.of(*one).throttled > 0 for place in fronts for one in wanted),
+        lambda: all(place.tap.of(*one).throttled > 0 for place in found.fronts for one in wanted),
         STARTED_SECONDS_MAX,
     )
     time.sleep(SETTLE_SECONDS)
-    started = time.monotonic()
-    found.before = {place.policy: place.snapshot() for place in fronts}
-    time.sleep(WINDOW_SECONDS)
-    found.after = {place.policy: place.snapshot() for place in fronts}
-    found.seconds = time.monotonic() - started
+    with found.measuring():
+        time.sleep(WINDOW_SECONDS)
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -145,7 +137,6 @@ def test_producer_that_obeys_is_silent_for_its_time(family: Family, policy: str,
 @pytest.mark.parametrize("word", WORDS)
 def test_low_quota_is_held(family: Family, word: str, window: Window) -> None:
     key = (client(word, family), WORDS[word])
-    measured = rate(window.before["schedule"], window.after["schedule"], key, window.seconds)
-    ratio = measured / BYTES_PER_SECOND["schedule"]
+    ratio = window.rate("schedule", key) / BYTES_PER_SECOND["schedule"]
     # Wide: 20 s, batches worth up to a second, a busy machine.
     assert 0.6 <= ratio <= 1.3, f"{ratio:.2f}: {window.after['schedule'][key]}"

@@ -18,9 +18,9 @@ from tests.cluster import Cluster
 from tests.conftest import CreateTopic
 from tests.interop.conftest import available, present
 from tests.interop.families import FAMILIES, Family
-from tests.interop.fronts import Front, fill, front, rate
+from tests.interop.fronts import Front, Measured, fill, front
 from tests.interop.runs import Crowd, Run, options
-from tests.support.tap import FETCH, Seen
+from tests.support.tap import FETCH
 
 PARTITIONS = 6
 WINDOW_SECONDS = 60.0
@@ -74,14 +74,11 @@ class Watched:
 
 
 @dataclass(slots=True)
-class Window:
-    """What happened: groups by family and policy, sessions by family, the taps' counts at both ends."""
+class Window(Measured):
+    """What happened: groups by family and policy, sessions by family."""
 
     groups: dict[tuple[str, str], Watched] = field(default_factory=dict)
     sessions: dict[str, Watched] = field(default_factory=dict)
-    before: dict[str, dict[tuple[str, int], Seen]] = field(default_factory=dict)
-    after: dict[str, dict[tuple[str, int], Seen]] = field(default_factory=dict)
-    seconds: float = 0.0
 
 
 @pytest.fixture(scope="module")
@@ -99,12 +96,11 @@ def window(kafka: Cluster, create_topic: CreateTopic, interop_directory: Path) -
             fill(kafka, crowd, small, PARTITIONS, 15_000, SESSION_FETCH_BYTES, PARTITIONS),
         ):
             run.wait(END_SECONDS_MAX)
-        found = Window()
-        fronts = [_front(stack, kafka, directory, policy) for policy in POLICIES]
-        _start(found, crowd, fronts, stock, small, directory / "stop")
+        found = Window([_front(stack, kafka, directory, policy) for policy in POLICIES])
+        _start(found, crowd, stock, small, directory / "stop")
         crowd.until(lambda: all(group.shared() for group in found.groups.values()), SHARED_SECONDS_MAX)
         time.sleep(2.0)
-        _observe(found, fronts)
+        _observe(found)
         (directory / "stop").touch()
         for run in crowd.runs:
             run.wait(END_SECONDS_MAX)
@@ -124,9 +120,9 @@ def _front(stack: ExitStack, kafka: Cluster, directory: Path, policy: str) -> Fr
     return stack.enter_context(front(kafka.bootstrap(), directory, policy, quotas=own, client_quotas=quotas))
 
 
-def _start(found: Window, crowd: Crowd, fronts: list[Front], stock: str, small: str, stop_file: Path) -> None:
+def _start(found: Window, crowd: Crowd, stock: str, small: str, stop_file: Path) -> None:
     for family in present():
-        for place in fronts:
+        for place in found.fronts:
             client_id = f"group-{family.name}"
             group = f"{place.policy}-{family.name}-{stock}"
             words = options(
@@ -135,7 +131,7 @@ def _start(found: Window, crowd: Crowd, fronts: list[Front], stock: str, small: 
             members = [crowd.start(family, "consume", *words, "--group", group) for _ in range(2)]
             found.groups[family.name, place.policy] = Watched(place, client_id, members)
         if family.name in SESSION_BYTES_PER_SECOND:
-            place, client_id = fronts[-1], f"session-{family.name}"
+            place, client_id = found.fronts[-1], f"session-{family.name}"
             words = options(
                 place.bootstrap, client_id, small, partitions=PARTITIONS, stop_file=str(stop_file)
             )
@@ -145,18 +141,16 @@ def _start(found: Window, crowd: Crowd, fronts: list[Front], stock: str, small: 
             )
 
 
-def _observe(found: Window, fronts: list[Front]) -> None:
+def _observe(found: Window) -> None:
     started = time.monotonic()
-    found.before = {place.policy: place.snapshot() for place in fronts}
-    for group in found.groups.values():
-        group.before = [list(events) for events in group.assignments()]
-    time.sleep(WINDOW_SECONDS)
-    while time.monotonic() < started + WINDOW_SECONDS_MAX and not _enough(found.sessions):
-        time.sleep(1.0)
-    for group in found.groups.values():
-        group.after = [list(events) for events in group.assignments()]
-    found.after = {place.policy: place.snapshot() for place in fronts}
-    found.seconds = time.monotonic() - started
+    with found.measuring():
+        for group in found.groups.values():
+            group.before = group.assignments()
+        time.sleep(WINDOW_SECONDS)
+        while time.monotonic() < started + WINDOW_SECONDS_MAX and not _enough(found.sessions):
+            time.sleep(1.0)
+        for group in found.groups.values():
+            group.after = group.assignments()
 
 
 def _enough(sessions: dict[str, Watched]) -> bool:
@@ -179,7 +173,7 @@ def test_throttled_group_is_never_rebalanced(family: Family, policy: str, window
     assert now.throttled > then.throttled, f"never throttled: {now}"
     assert not now.session_errors
     # Wide: 200,000 B/s, fetches of up to a window at a time, and a busy machine.
-    measured = rate(window.before[policy], window.after[policy], key, window.seconds)
+    measured = window.rate(policy, key)
     assert 0.25 <= measured / GROUP_BYTES_PER_SECOND <= 1.5, f"{measured:.0f} B/s: {now}"
     for run in group.members:
         assert not run.events("error"), run.describe()
