@@ -33,6 +33,14 @@ def new_world(seed: int = 1, limit: float = LIMIT) -> World:
     return World(gates_of(engine("schedule", limit)), seed)
 
 
+def ran(until_ms: int, options: ClientOptions, times: int = 1, seed: int = 1, limit: float = LIMIT) -> World:
+    """A world that has run with so many clients of one kind."""
+    world = new_world(seed, limit)
+    world.add(options, times)
+    world.run(until_ms)
+    return world
+
+
 def world_of(clients: int, options: ClientOptions, seed: int, stagger_ms: int = 0) -> World:
     world = new_world(seed)
     for number in range(clients):
@@ -90,9 +98,7 @@ def test_sixty_consumers_start_at_once(obeys: bool, seed: int) -> None:
 @pytest.mark.parametrize("size", [16_000, MB])
 def test_hundred_fetches_of_unknown_size_bring_no_more_than_burst_and_quota(limit: float, size: int) -> None:
     # All at once, each a new connection; a batch is no larger than brokers accept by default.
-    world = new_world(limit=limit)
-    world.add(ClientOptions(size=size, consumes=True), 100)
-    world.run(5000)
+    world = ran(5000, ClientOptions(size=size, consumes=True), times=100, limit=limit)
     assert world.largest_second(limit) <= 2 + size / limit  # burst, that second's quota, one request
 
 
@@ -103,9 +109,8 @@ def test_consumers_far_below_their_quota_hardly_wait_when_they_start_at_once(
     clients: int, limit: float, times: int
 ) -> None:
     # 16 kB twice a second each: a third of the quota, or less.
-    world = new_world(limit=limit)
-    world.add(ClientOptions(size=16_000, max_bytes=16_000, consumes=True, think_ms=500), clients)
-    world.run(5000)
+    options = ClientOptions(size=16_000, max_bytes=16_000, consumes=True, think_ms=500)
+    world = ran(5000, options, times=clients, limit=limit)
     # Ten or eleven may be with the broker at a time: a batch may be larger than what they ask for.
     assert world.waits.mute_ms <= 100
     # A client that was told to wait asks again half a second later here.
@@ -118,9 +123,7 @@ def test_consumers_far_below_their_quota_hardly_wait_when_they_start_at_once(
 @pytest.mark.parametrize("limit", [2.0 * MB, 20.0 * MB])
 def test_hundred_consumers_of_small_batches_get_the_quota_from_the_start(limit: float, seed: int) -> None:
     # The first ones bring half a second's quota each; with a hundred that wait the next may bring a batch or a few.
-    world = new_world(seed, limit)
-    world.add(ClientOptions(size=16_000, consumes=True), 100)
-    world.run(12_000)
+    world = ran(12_000, ClientOptions(size=16_000, consumes=True), times=100, seed=seed, limit=limit)
     ratios = [world.ratio(limit, begin, begin + 2000) for begin in range(2000, 12_000, 2000)]
     assert ratios == pytest.approx([1.0] * 5, abs=0.05)
     assert world.largest_second(limit) <= 2 + 16_000 / limit
@@ -129,18 +132,14 @@ def test_hundred_consumers_of_small_batches_get_the_quota_from_the_start(limit: 
 
 @pytest.mark.parametrize("clients", [100, 140])
 def test_beyond_the_bounds_the_rate_holds(clients: int) -> None:
-    world = new_world()
-    world.add(ClientOptions(), clients)
-    world.run(400_000)
+    world = ran(400_000, ClientOptions(), times=clients)
     assert world.largest_second(LIMIT) <= 2.5
     assert world.ratio(LIMIT, 50_000, 400_000) == pytest.approx(1.0, abs=0.02)
     assert all(world.per_client())  # 5.7 MB each on average: no connection starves
 
 
 def test_one_request_larger_than_all_bounds_holds_the_rate() -> None:
-    world = new_world()
-    world.add(ClientOptions(size=100 * MB))
-    world.run(700_000)
+    world = ran(700_000, ClientOptions(size=100 * MB))
     # One request each 50 s, the first one at once.
     assert len(world.records) == 15
     gaps = [after.at_ms - before.at_ms for before, after in pairwise(world.records)]
@@ -149,9 +148,7 @@ def test_one_request_larger_than_all_bounds_holds_the_rate() -> None:
 
 def test_sixty_producers_of_large_requests_hold_the_rate() -> None:
     # 300 MB at 2 MB/s: each needs two and a half minutes for its turn, whatever it tries.
-    world = new_world()
-    world.add(ClientOptions(size=5 * MB), 60)
-    world.run(600_000)
+    world = ran(600_000, ClientOptions(size=5 * MB), times=60)
     assert world.largest_second(LIMIT) <= (2 + 2 + 5) / 2  # burst, that second's quota, one request
     assert world.ratio(LIMIT, 0, 600_000) <= 1.0 + (2 + 5) / 1200
     assert world.ratio(LIMIT, 15_000, 600_000) >= 0.98
@@ -198,18 +195,15 @@ def test_moderate_clients_beside_greedy_ones_leave_no_capacity_unused() -> None:
 
 
 def test_clients_under_the_quota_are_left_alone() -> None:
-    world = new_world()
-    world.add(ClientOptions(size=16_000, think_ms=100), 10)
-    world.run(45_000)
+    world = ran(45_000, ClientOptions(size=16_000, think_ms=100), times=10)
     assert (world.waits.hold_ms, world.waits.mute_ms) == (0, 0)
 
 
 @pytest.mark.parametrize("obeys", [True, False], ids=["obeys", "ignores"])
 @pytest.mark.parametrize("consumes", [False, True], ids=["produce", "fetch"])
 def test_group_members_come_back_early_and_keep_their_slot(consumes: bool, obeys: bool) -> None:
-    world = new_world()
-    world.add(ClientOptions(consumes=consumes, obeys=obeys, group_session_timeout_ms=10_000), 20)
-    world.run(45_000)
+    options = ClientOptions(consumes=consumes, obeys=obeys, group_session_timeout_ms=10_000)
+    world = ran(45_000, options, times=20)
     assert world.waits.mute_ms < 3334
     assert world.ratio(LIMIT, 15_000, 45_000) == pytest.approx(1.0, abs=0.02)
     assert world.jain() >= 0.98

@@ -14,21 +14,6 @@ def schedule(now_ms: int = 0) -> ScheduledLimiter:
     return ScheduledLimiter(LIMIT, EngineOptions(policy="schedule"), now_ms)
 
 
-def test_a_raised_share_adds_no_burst() -> None:
-    one = schedule()
-    one.lend(0.1, 0)
-    assert one.credit_bytes(0) == 100_000  # a tenth of 1 MB
-    one.lend(0.9, 0)
-    assert one.credit_bytes(0) == pytest.approx(100_000)
-    assert one.credit_bytes(100) == pytest.approx(100_000 + 90_000)  # 0.9 MB/s for 0.1 s
-
-
-def test_a_lowered_share_clips_the_burst() -> None:
-    one = schedule()
-    one.lend(0.25, 5000)
-    assert one.credit_bytes(5000) == 250_000
-
-
 @pytest.mark.parametrize("share", [0.01, 0.5, 1.0])
 def test_a_debt_stays_the_same_in_bytes_whatever_the_share(share: float) -> None:
     one = schedule()

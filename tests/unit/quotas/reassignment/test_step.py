@@ -296,14 +296,3 @@ def test_step_is_blocked_by_lost_brokers_and_not_by_slow_ones() -> None:
     assert step.blocked_by(caught_up, frozenset({1})) == (1,)
     leaderless = PartitionState((3, 1, 2, 0), (0,), -1, (3,), (0,), 1)
     assert step.blocked_by(leaderless, frozenset({0})) == (0,)
-
-
-def test_move_can_be_cancelled_at_every_step() -> None:
-    move = Move("t", 0, (0, 1, 2), (3, 4, 5))
-    now = partition((3, 4, 2))
-    steps = []
-    while isinstance(step := next_step(move.reversed(), now, ALL, 1), Step):
-        now = succeeded(now, step)
-        steps.append(step.replicas)
-    assert steps == [(0, 2, 3), (0, 1, 2)]
-    assert (step, now.leader) == (Finished(), 0)

@@ -68,16 +68,6 @@ def test_windows_of_zero_let_one_fetch_through_as_kafka_does() -> None:
     assert rate.grant(1, MB, 1000) == 0
 
 
-def test_paced_rate_returns_bytes_that_did_not_arrive() -> None:
-    rate = PacedRate(MB, 0)
-    granted = rate.grant(16_384, MB, 0)
-    assert granted == 250_000  # a quarter of a second
-    rate.reserve(granted)
-    assert rate.grant(16_384, MB, 0) == 0
-    rate.settle(granted, 0, 0)
-    assert rate.grant(16_384, MB, 0) == 250_000
-
-
 def test_pace_pays_for_a_batch_larger_than_its_order() -> None:
     rate = PacedRate(100_000, 0)
     granted = rate.grant(16_384, MB, 0)

@@ -113,16 +113,6 @@ def test_tiny_quota_and_a_month_of_flood_keep_numbers_exact(policy: Policy) -> N
     assert throttle.produce(flow, 1, month_ms).throttle_ms <= 1000  # one byte's time
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_backlog_is_what_the_quota_would_not_have_let_pass(policy: Policy) -> None:
-    throttle = engine(policy).client("", "a", 1).produce
-    flow, _ = connected(throttle)
-    for now_ms in range(0, 60_000, 100):
-        throttle.produce(flow, 300_000, now_ms)  # 3 MB/s, 180 MB in all
-    admitted = 180 * MB - throttle.backlog_bytes(60_000)
-    assert admitted == pytest.approx(60 * MB, abs=6 * MB)  # 1 MB/s, with the burst or the windows' edge
-
-
 def test_changed_share_of_a_lease_keeps_what_was_predicted() -> None:
     quotas = engine("kip13")
     throttle = quotas.client("", "a", 1).produce

@@ -56,12 +56,6 @@ def test_names_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert names.name(B, 0) == "b"
 
 
-def test_entry_ends_with_its_time() -> None:
-    recent = TtlMap[str, int](entries_max=10, keep_ms=1000)
-    recent.put("a", 1, 500)
-    assert (recent.get("a", 1499), recent.get("a", 1500), recent.get("b", 500)) == (1, None, None)
-
-
 def test_oldest_entry_makes_room() -> None:
     recent = TtlMap[str, int](entries_max=2, keep_ms=1000)
     for name in ("a", "b", "a", "c"):

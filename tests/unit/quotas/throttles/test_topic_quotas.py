@@ -59,20 +59,6 @@ def test_topics_do_not_share_a_quota() -> None:
     assert [wait_ms(quotas, topic, 12_000) for topic in "ab"] == [2000, 2000]
 
 
-def test_default_holds_where_no_entry_does() -> None:
-    definitions = Definitions({Entity(topic=DEFAULT): {PRODUCE: 1000}, Entity(topic="a"): {PRODUCE: 6000}})
-    quotas = Engine(EngineOptions(), definitions)
-    assert [wait_ms(quotas, topic, 12_000) for topic in "ab"] == [0, 2000]
-
-
-def test_longest_throttle_time_wins() -> None:
-    quotas = engine("a", "b")
-    found = quotas.topics.charge(PRODUCE, 1, {"a": 11_000, "b": 13_000, "c": 99_000}, 0)
-    assert found is not None
-    throttle, longest_ms = found
-    assert (throttle.topic, longest_ms) == ("b", 3000)
-
-
 def test_directions_have_separate_limits() -> None:
     quotas = engine("a")
     assert quotas.topics.charge(FETCH, 1, {"a": 99_000}, 0) is None
