@@ -12,7 +12,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ResourceType  # typ
 
 from tests.cluster import HOST, Cluster, free_port
 from tests.cluster.sasl import SASL, SLUICE_LOGIN
-from tests.support.guarded_cluster import allow, guarded_cluster, no_longer_allow
+from tests.support.guarded_cluster import allow, allow_as_named, guarded_cluster, no_longer_allow
 from tests.support.proxy_process import SluiceProcess, SluiceSettings, fleet_secret
 from tests.support.quota_client import set_rates
 from tests.support.topic_quotas import rate_of
@@ -103,14 +103,7 @@ def test_each_missing_right_is_named_and_suffices_once_it_is_there(
 ) -> None:
     topic = ResourceType.TOPIC
     with Member(kafka, guarded.bootstrap(SASL), group, tmp_path, SLUICE_LOGIN) as member:
-        for problem, operation in (
-            (f"an ACL denies Describe on topic {group}", AclOperation.DESCRIBE),
-            ("does not exist, and an ACL denies Create", AclOperation.CREATE),
-            (f"an ACL denies Read on topic {group}", AclOperation.READ),
-            (f"an ACL denies DescribeConfigs on topic {group}", AclOperation.DESCRIBE_CONFIGS),
-        ):
-            until(lambda: member.says(problem), problem, NAMED_SECONDS)  # noqa: B023 - waited for here
-            allow(guarded, topic, group, operation)
+        allow_as_named(guarded, group, lambda: member.state.get("group_problem", ""), NAMED_SECONDS)
         named = f"an ACL denies Read on group {group}"
         until(lambda: member.says(named), named, NAMED_SECONDS)
         assert member.problem("denied") == 1

@@ -81,10 +81,8 @@ class Person:
         return found
 
     def python(self, _provider: object) -> dict[str, Any]:
-        own, context = (
-            self.site.person(self.name),
-            ssl.create_default_context(cafile=self.site.servers.cert_file),
-        )
+        own = self.site.person(self.name)
+        context = ssl.create_default_context(cafile=self.site.servers.cert_file)
         context.load_cert_chain(own.cert_file, own.key_file)
         if self.version is not None:
             context.minimum_version = context.maximum_version = self.version

@@ -1,5 +1,6 @@
 """A cluster with ACLs, for tests of missing rights."""
 
+from collections.abc import Callable
 from typing import Final
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
@@ -14,9 +15,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
 
 from tests.cluster import Cluster, ClusterOptions
 from tests.cluster.sasl import SASL_LISTENERS, SASL_PROPERTIES, SASL_USERS
+from tests.support.waiting import until
 
 _SLUICE: Final = "User:sluice"
 _SECONDS: Final = 30
+_MISSING: Final = (
+    ("an ACL denies Describe on topic {}", AclOperation.DESCRIBE),
+    ("does not exist, and an ACL denies Create", AclOperation.CREATE),
+    ("an ACL denies Read on topic {}", AclOperation.READ),
+    ("an ACL denies DescribeConfigs on topic {}", AclOperation.DESCRIBE_CONFIGS),
+)
 
 
 def guarded_cluster() -> Cluster:
@@ -43,6 +51,14 @@ def allow(
     admin = _admin(cluster)  # named: without it the calls are cancelled
     for done in admin.create_acls([binding]).values():
         done.result(_SECONDS)
+
+
+def allow_as_named(cluster: Cluster, topic: str, said: Callable[[], str], seconds: float = 60.0) -> None:
+    """Allow each right that reading a topic of its own wants, as soon as what is said names it as missing."""
+    for problem, operation in _MISSING:
+        named = problem.format(topic)
+        until(lambda named=named: named in said(), named, seconds)  # type: ignore[misc]  # bound early
+        allow(cluster, ResourceType.TOPIC, topic, operation)
 
 
 def no_longer_allow(cluster: Cluster, kind: ResourceType, name: str, operation: AclOperation) -> None:
