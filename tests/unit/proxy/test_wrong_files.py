@@ -158,19 +158,14 @@ MAPS = [
 ]
 
 
-@pytest.mark.parametrize("content", MAPS, ids=range(len(MAPS)))
+@pytest.mark.parametrize("content", [*MAPS, *KINDS, "large"], ids=[*range(len(MAPS)), *KINDS, "large"])
 def test_malformed_broker_map_is_empty(
-    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, content: bytes | str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "brokers.json").write_bytes(content)
+    path = tmp_path / "brokers.json"
+    path.write_bytes(content) if isinstance(content, bytes) else wrong(path, content)
     assert MapFile(tmp_path, Stats()).read() == {}
     assert [record.getMessage() for record in caplog.records] == ["broker map not read"]
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "large"])
-def test_broker_map_that_is_no_file_is_empty(tmp_path: Path, kind: str) -> None:
-    wrong(tmp_path / "brokers.json", kind)
-    assert MapFile(tmp_path, Stats()).read() == {}
 
 
 async def test_path_that_can_not_be_is_refused_at_reload(site: Site) -> None:

@@ -4,7 +4,7 @@ import errno
 import threading
 import time
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,35 +20,6 @@ from tests.support.waiting import until
 from tests.unit.proxy.capture.rows import TOPIC_ID, row
 
 SECONDS_MAX = 20.0
-
-
-class Full(Directory):
-    """A directory on a disk that is full after so many bytes."""
-
-    def __init__(self, path: Path, left: int) -> None:
-        super().__init__(path, 10**9)
-        self.left = left
-
-    def create(self, name: str) -> tuple[Path, BinaryIO]:
-        path, file = super().create(name)
-        return path, Limited(file, self)  # type: ignore[return-value]  # all that is used of a file
-
-
-class Limited:
-    """A file that can not grow for ever."""
-
-    def __init__(self, file: BinaryIO, directory: Full) -> None:
-        self._file = file
-        self._directory = directory
-
-    def write(self, data: Any) -> int:
-        self._directory.left -= memoryview(data).nbytes
-        if self._directory.left < 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return self._file.write(data)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
 
 
 class Rig:
@@ -136,24 +107,24 @@ def test_old_files_make_room(tmp_path: Path) -> None:
 def test_full_disk_drops_the_file_and_counts_its_rows(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "RETRY_SECONDS", 0.2)
-    disk = Full(tmp_path, 100_000)
-    rig = Rig(disk, rotate_bytes=50_000)
-    recorded = 0
-    while not rig.stats.dropped["disk"]:
-        rig.record(1000, recorded)
-        recorded += 1000
-        time.sleep(0.01)
-    rig.record(7, recorded)  # while the disk is left alone
-    until(rig.recorder.queue.empty, "the rows are taken")
-    disk.left = 10**9
-    time.sleep(0.3)
-    rig.record(5, 10**6)
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.5)
+    rig = Rig(tmp_path, rotate_seconds=0.1)
+    rig.record(1000)
+    until(lambda: rig.stats.rows == 1000, "a file is whole")
+    with monkeypatch.context() as patched:
+        patched.setattr(Tables, "concatenate", full)
+        rig.record(1000, 1000)
+        until(lambda: rig.stats.dropped["disk"] == 1000, "the next one is dropped")
+    rig.record(7, 2000)  # while the disk is left alone
+    until(lambda: rig.stats.dropped["disk"] == 1007, "the rows are dropped")
+    time.sleep(0.6)
+    rig.record(5, 3000)
     rig.end()
-    assert rig.rows()[-5:] == list(range(10**6, 10**6 + 5))
-    # Every row is in a file that is whole, or counted.
-    assert len(rig.rows()) == rig.stats.rows
-    assert rig.stats.rows + rig.stats.dropped["disk"] == recorded + 7 + 5
+    assert rig.rows() == [*range(1000), *range(3000, 3005)]
+    assert (rig.stats.rows, rig.stats.dropped["disk"]) == (1005, 1007)
     assert not list(tmp_path.glob("*.inprogress"))
     assert "cannot write the capture" in caplog.text
 

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import sys
-import time
 from collections.abc import Callable, Iterator
 from threading import Event, get_ident
 
@@ -18,6 +17,7 @@ from proxy.system.threads import (
     Worker,
     parse_response,
 )
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -101,33 +101,20 @@ def test_over_the_bound_the_last_job_of_the_address_with_most_goes(loop: asyncio
     assert ("c1", True) in rig.told
 
 
-def wait_for(holds: Callable[[], bool]) -> None:
-    """Wait until a job of another thread, which an earlier test may have left behind, is over."""
-    until = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < until, "a job has not ended in time"
-        Event().wait(0.01)
-
-
-def test_turns_are_short_only_while_a_job_runs(loop: asyncio.AbstractEventLoop) -> None:
-    wait_for(gc.isenabled)  # it is off as long as turns are short
+def test_turns_are_short_and_no_garbage_is_collected_only_while_a_job_runs(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    until(gc.isenabled, "no job of an earlier test runs")
     before = sys.getswitchinterval()
     assert before > TURN_SECONDS
     rig = Rig(loop)
-    assert sys.getswitchinterval() == pytest.approx(TURN_SECONDS)
-    rig.finish()
-    wait_for(lambda: sys.getswitchinterval() == pytest.approx(before))
-
-
-def test_no_garbage_is_collected_while_a_job_runs(loop: asyncio.AbstractEventLoop) -> None:
-    wait_for(gc.isenabled)
-    rig = Rig(loop)
-    assert not gc.isenabled()
+    assert (sys.getswitchinterval() < 1.05 * TURN_SECONDS, gc.isenabled()) == (True, False)
     # Beside it a response to a question of Sluice's own, which ends first.
     assert loop.run_until_complete(parse_response(_collects, bytes(AT_ONCE_BYTES_MAX + 1))) is False
-    assert not gc.isenabled()
+    assert (sys.getswitchinterval() < 1.05 * TURN_SECONDS, gc.isenabled()) == (True, False)
     rig.finish()
-    wait_for(gc.isenabled)
+    until(gc.isenabled, "the last job is over")
+    assert sys.getswitchinterval() == pytest.approx(before)
 
 
 def _collects(_frame: bytes) -> bool:

@@ -33,14 +33,6 @@ def test_addresses_take_turns_and_each_is_served_in_order() -> None:
     assert (len(queue), queue.bytes) == (0, 0)
 
 
-def test_small_items_go_ahead_of_large_ones_of_other_addresses() -> None:
-    queue = made(places=100)
-    for address in "abcd":
-        queue.add(address, 20 * PLACE, f"{address} large")
-    queue.add("v", 1, "v small")
-    assert queue.next() == "v small"
-
-
 def test_large_item_waits_for_its_own_weight_of_smaller_ones() -> None:
     queue = made(places=100)
     queue.add("a", 3 * PLACE, "large")
