@@ -271,9 +271,8 @@ class FleetGroup:
         self._joined: Any = None  # the consumer, also while it joins
         self._generation = -1  # in which the last ruling was made
         self._roster: Roster | None = None  # what to commit, while this member is the holder
-        self._goes_on = (
-            False  # this member was the holder in the last generation too, so no other one in between
-        )
+        # Whether this member was the holder in the last generation too, so no other one in between.
+        self._goes_on = False
         self._doubtful: list[Roster] = []  # whether they were committed in this generation is not known
         self._access = access
         self._secret_file = secret
@@ -281,9 +280,8 @@ class FleetGroup:
         self._statements = Statements(b"", group)
         self._nonce = b""
         self._bound = False  # whether the last claim was made for a member id
-        self._followed: tuple[str, int] | None = (
-            None  # the last generation that left no gap, for this member id
-        )
+        # The last generation that left no gap, for this member id.
+        self._followed: tuple[str, int] | None = None
         self._group = group
         self._name = cut(name, NAME_BYTES_MAX)
         self._standing = Standing(tenure_ms, lasting_ms)

@@ -5,7 +5,8 @@ copied to each member. So members *disagree* only if they have differed for `LAS
 not changed for that time: while quotas are altered continuously, the members' digests always differ for a moment.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
@@ -132,7 +133,8 @@ class Disagreements:
         found = differences((member.lessee.name, member.facts) for member in view.members)
         self._since = {fact: self._since.get(fact, now_ms) for fact in found}
         lasting = {fact: text for fact, text in found.items() if self._lasts(fact, now_ms)}
-        lasting |= {f"name {name}": _twice_text(name) for name in _twice(view)}
+        twice = "two processes are called {!r}: each needs a name of its own"
+        lasting |= {f"name {name}": twice.format(name) for name in _twice(view)}
         before, self.lasting = self.lasting, lasting
         return (
             {fact: text for fact, text in lasting.items() if fact not in before},
@@ -182,17 +184,10 @@ def _shown(names: list[str]) -> str:
     return ", ".join(islice(names, _NAMES_SHOWN_MAX)) + (f" and {more} more" if more > 0 else "")
 
 
-def _twice(view: View) -> Iterator[str]:
-    """Yield the names that two processes have used at the same time for longer than a rolling upgrade takes."""
-    names: dict[str, int] = {}
-    for member in view.members:
-        if member.present_s >= TWICE_SECONDS:
-            names[member.lessee.name] = names.get(member.lessee.name, 0) + 1
-    return (name for name, count in names.items() if count > 1)
-
-
-def _twice_text(name: str) -> str:
-    return f"two processes are called {name!r}: each needs a name of its own"
+def _twice(view: View) -> list[str]:
+    """Return the names that two processes have used at the same time for longer than a rolling upgrade takes."""
+    names = Counter(member.lessee.name for member in view.members if member.present_s >= TWICE_SECONDS)
+    return [name for name, count in names.items() if count > 1]
 
 
 _SHARES_SHOWN_MAX: Final = 64

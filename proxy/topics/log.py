@@ -192,9 +192,8 @@ class TopicLog:
         async with AsyncExitStack() as stack:
             reader = await stack.enter_async_context(open_reader(access, name, committed=self._committed))
             begins, end = await self._seek(reader)
-            if (
-                self._write_problem is None and not self._committed
-            ):  # a producer without the permission does not start
+            # A producer without the permission does not start.
+            if self._write_problem is None and not self._committed:
                 self._writer = await stack.enter_async_context(open_writer(access, name))
             try:
                 async with asyncio.TaskGroup() as group:

@@ -101,9 +101,8 @@ class FencedLog:
 
 
 EVENTS_MAX: Final = 20_000
-_BATCH_BYTES_MAX: Final = (
-    512 * 1024
-)  # below the brokers' default of max.message.bytes; a single event may be larger
+# Below the brokers' default of max.message.bytes; a single event may be larger.
+_BATCH_BYTES_MAX: Final = 512 * 1024
 _RECORD_BYTES: Final = 32  # of a record's head
 _PAUSE_SECONDS: Final = 5.0
 _IDLE_SECONDS: Final = 60.0

@@ -24,9 +24,8 @@ from proxy.system.logs import event
 _POLL_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 RESPONSE_SECONDS_MAX: Final = 5.0
-_LOOKUPS_MAX: Final = (
-    16  # names that are looked up at a time; one may take as long as the system's resolver likes
-)
+# Names that are looked up at a time; one may take as long as the system's resolver likes.
+_LOOKUPS_MAX: Final = 16
 _PORTION: Final = 200  # brokers taken in one turn of the loop
 
 logger = logging.getLogger(__name__)

@@ -84,9 +84,8 @@ class ReplicationSource:
         self._now_ms = now_ms
         self._connections: dict[Target, Connection] = {}
         self._rates: dict[int, tuple[float | None, float | None]] = {}
-        self._unnamed_topics: dict[
-            bytes, int
-        ] = {}  # ids without a known name, and since when they are requested
+        # Ids without a known name, and since when they are requested.
+        self._unnamed_topics: dict[bytes, int] = {}
         self._warned: set[str] = set()
         self.problem = ""
 

@@ -296,9 +296,8 @@ class TopicStore:
         self._unsigned = 0  # records that were applied without a signature
         self._foreign_signed = False
         self._own: dict[bytes, _Own] = {}
-        self._overlaid: dict[
-            bytes, Record | None
-        ] = {}  # keys whose last record is ignored; the own one, if it is lost
+        # Keys whose last record is ignored; the own one, if it is lost.
+        self._overlaid: dict[bytes, Record | None] = {}
         self._restore_at = 0.0
         self._take_over_at: float | None = None
         self._snapshot_place: Place | None = None

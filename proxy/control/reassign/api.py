@@ -36,7 +36,9 @@ from proxy.control.reassign.journal import AsyncJournal, ConflictError, JournalE
 from proxy.control.reassign.planning import (
     NOT_CONTROLLER,
     PER_OCCURRENCE,
+    REASSIGNMENT_IN_PROGRESS,
     REQUEST_TIMED_OUT,
+    UNKNOWN_TOPIC_OR_PARTITION,
     Plan,
     outcomes_of,
     plan_request,
@@ -144,8 +146,8 @@ class LocalDecisions:
                 topics = {topic for topic, _ in (*state.entries, *(key for key, _ in request.wanted))}
                 cluster = await self._cluster.read_state(sorted(topics), registered=True)
                 plan = await run_in_thread(plan_request, request, state, cluster, self._settings(), by)
-                patience = self._conflict_wait_seconds_max if plan.has_conflict else 0.0
-                if plan.has_unknown_partition:
+                patience = self._conflict_wait_seconds_max if plan.refuses(REASSIGNMENT_IN_PROGRESS) else 0.0
+                if plan.refuses(UNKNOWN_TOPIC_OR_PARTITION):
                     patience = max(patience, self._new_topic_seconds_max)
                 if loop.time() - began >= patience:
                     try:

@@ -224,15 +224,9 @@ class Plan(NamedTuple):
     sent: Mapping[TopicPartition, Target]
     by: str
 
-    @property
-    def has_conflict(self) -> bool:
-        """Whether a partition is refused because of another undecided request."""
-        return any(verdict.outcome.error_code == REASSIGNMENT_IN_PROGRESS for verdict in self.verdicts)
-
-    @property
-    def has_unknown_partition(self) -> bool:
-        """Whether a partition is refused because no broker knows it."""
-        return any(verdict.outcome.error_code == UNKNOWN_TOPIC_OR_PARTITION for verdict in self.verdicts)
+    def refuses(self, error_code: int) -> bool:
+        """Whether a partition is refused here with this error."""
+        return any(verdict.outcome.error_code == error_code for verdict in self.verdicts)
 
 
 def plan_request(
