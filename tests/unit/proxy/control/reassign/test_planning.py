@@ -85,9 +85,8 @@ def test_replication_factor_may_not_change_if_the_caller_forbids_it() -> None:
 
 def test_replication_factor_is_that_after_the_move_under_way() -> None:
     """As ReplicationControlManager has it: replicas and adding, without removing."""
-    now = PartitionState((4, 1, 2, 3), (1, 2, 3), 1, (4,), (1,), 2)
-    assert one((4, 5, 6), now=now, may_change=False).kind is Handling.NEW
-    assert one((4, 5), entry=ENTRY, now=now, may_change=False).outcome.error_code == 38
+    assert one((4, 5, 6), now=FOREIGN, may_change=False).kind is Handling.NEW
+    assert one((4, 5), entry=ENTRY, now=FOREIGN, may_change=False).outcome.error_code == 38
     growing = PartitionState((4, 1, 2, 3), (1, 2, 3), 1, (4,), (), 2)
     verdict = one((4, 5, 6), now=growing, may_change=False)
     assert verdict.outcome == Outcome(38, "The replication factor is changed from 4 to 3")
@@ -97,30 +96,46 @@ def test_replication_factor_is_that_after_the_move_under_way() -> None:
     assert one((6, 5), entry=shrinking, may_change=False).kind is Handling.CHANGED
 
 
-def test_new_move_is_taken() -> None:
-    asked = PendingRequest((4, 5, 6), False, None, "p/1")
-    assert one((4, 5, 6)) == Verdict(
-        KEY, (4, 5, 6), Handling.NEW, entry=Entry("t", 0, "id", (1, 2, 3), asked=asked)
-    )
+FOREIGN = PartitionState((4, 1, 2, 3), (1, 2, 3), 1, (4,), (1,), 2)  # a reassignment that is not Sluice's
 
 
-def test_original_replicas_are_those_before_a_foreign_reassignment() -> None:
-    now = PartitionState((4, 1, 2, 3), (1, 2, 3), 1, (4,), (1,), 2)
-    entry = one((4, 5, 6), now=now).entry
-    assert entry is not None
-    assert entry.original == (1, 2, 3)
+def asked_for(target: tuple[int, ...], *, cancels: bool = False) -> PendingRequest:
+    return PendingRequest(target, cancels, None, "p/1")
 
 
-def test_cancel_goes_back_to_the_original() -> None:
-    verdict = one(None, entry=ENTRY)
-    assert verdict.kind is Handling.CANCELLED
-    assert verdict.entry == replace(ENTRY, asked=PendingRequest((1, 2, 3), True, None, "p/1"))
+@pytest.mark.parametrize(
+    ("target", "entry", "now", "taken"),
+    [
+        ((4, 5, 6), None, NOW, Entry("t", 0, "id", (1, 2, 3), asked=asked_for((4, 5, 6)))),
+        ((4, 5, 6), None, FOREIGN, Entry("t", 0, "id", (1, 2, 3), asked=asked_for((4, 5, 6)))),
+        ((5, 6, 7), ENTRY, NOW, replace(ENTRY, asked=asked_for((5, 6, 7)))),
+        (None, ENTRY, NOW, replace(ENTRY, asked=asked_for((1, 2, 3), cancels=True))),
+    ],
+)
+def test_request_that_is_taken_keeps_the_replicas_before_it(
+    target: Target, entry: Entry | None, now: PartitionState, taken: Entry
+) -> None:
+    assert one(target, entry=entry, now=now).entry == taken
 
 
-def test_another_target_changes_the_move_and_not_its_original() -> None:
-    verdict = one((5, 6, 7), entry=ENTRY)
-    assert verdict.kind is Handling.CHANGED
-    assert verdict.entry == replace(ENTRY, asked=PendingRequest((5, 6, 7), False, None, "p/1"))
+@pytest.mark.parametrize(
+    ("targets", "kinds", "codes"),
+    [
+        # The last valid one of several requests for a partition holds.
+        (((5, 6, 7), (4, 5, 6), (9,)), (Handling.REPLACED, Handling.NEW, Handling.REFUSED), (0, 0, 39)),
+        ((None, (4, 5, 6)), (Handling.REPLACED, Handling.NEW), (85, 0)),
+        (((1, 2, 3), None), (Handling.UNCHANGED, Handling.REFUSED), (0, 85)),
+        # The controller looks at what was under way before the request: a cancel after a new move finds none.
+        (((4, 5, 6), None), (Handling.NEW, Handling.REFUSED), (0, 85)),
+    ],
+)
+def test_each_of_several_requests_for_a_partition_has_its_own_outcome(
+    targets: tuple[Target, ...], kinds: tuple[Handling, ...], codes: tuple[int, ...]
+) -> None:
+    verdicts = judged(*((KEY, target) for target in targets))
+    assert tuple(verdict.kind for verdict in verdicts) == kinds
+    assert tuple(verdict.outcome.error_code for verdict in verdicts) == codes
+    assert judged((KEY, None), (KEY, None), entry=ENTRY)[0].outcome == Outcome(), "a move of ours"
 
 
 def test_request_beside_one_that_is_not_judged_is_refused() -> None:
@@ -134,20 +149,3 @@ def test_move_of_a_deleted_topic_of_the_same_name_does_not_count() -> None:
     assert verdict.kind is Handling.NEW
     assert verdict.entry is not None
     assert verdict.entry.topic_id == "id"
-
-
-def test_last_of_two_requests_for_a_partition_holds() -> None:
-    kinds = [verdict.kind for verdict in judged((KEY, (5, 6, 7)), (KEY, (4, 5, 6)), (KEY, (9,)))]
-    assert kinds == [Handling.REPLACED, Handling.NEW, Handling.REFUSED]
-
-
-def test_each_of_two_requests_for_a_partition_has_its_own_outcome() -> None:
-    assert judged((KEY, None), (KEY, (4, 5, 6)))[0].outcome == Outcome(85)
-    assert judged((KEY, (1, 2, 3)), (KEY, None))[0].outcome == Outcome()
-    assert judged((KEY, None), (KEY, None), entry=ENTRY)[0].outcome == Outcome()
-
-
-def test_cancel_after_a_new_move_in_one_request_finds_no_move() -> None:
-    """The controller looks at what was under way before the request."""
-    taken, refused = judged((KEY, (4, 5, 6)), (KEY, None))
-    assert (taken.kind, refused.kind, refused.outcome) == (Handling.NEW, Handling.REFUSED, Outcome(85))

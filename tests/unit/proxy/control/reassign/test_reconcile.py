@@ -37,15 +37,51 @@ def decided(
     return reconcile({KEY: entry}, seen, BatchLimits(), memory or Memory(), dead_ms, now_ms)
 
 
-def test_first_step_is_journaled_with_its_entry() -> None:
-    found = decided(ENTRY, BEFORE)
-    assert found.steps == [FIRST]
-    assert found.records == [UNDER_WAY]
+BACK = structs.replace(ENTRY, target=(1, 2), cancelled=True)
+ASKED = Entry("t", 0, "id", (1, 2), asked=PendingRequest((3, 4), False, FIRST, "p/1"))
+LEADS_BACK = Step("t", 0, (1, 3), (1,), (4,), 1, (3, 4), 3)
 
 
-def test_step_under_way_holds_its_slot() -> None:
-    found = decided(UNDER_WAY, MOVING)
-    assert (found.steps, found.records, found.in_flight) == ([], [], {KEY: FIRST})
+@pytest.mark.parametrize(
+    ("entry", "now", "decision"),
+    [
+        (ENTRY, BEFORE, Decision(steps=[FIRST], records=[UNDER_WAY])),
+        (ENTRY, PartitionState((3, 4), (3, 4), 3, (), (), 1), Decision(records=[Ended("t", 0, "done")])),
+        (UNDER_WAY, MOVING, Decision(in_flight={KEY: FIRST})),
+        # A request that is not judged holds the slot of its step; its own connection tells first.
+        (ASKED, BEFORE, Decision(in_flight={KEY: FIRST})),
+        (ASKED, MOVING, Decision(in_flight={KEY: FIRST})),
+        (BACK, BEFORE, Decision(records=[Ended("t", 0, "cancelled")])),
+        (
+            structs.replace(BACK, step=LEADS_BACK),
+            PartitionState((1, 3, 4), (3, 4), 3, (1,), (4,), 1),
+            Decision(in_flight={KEY: LEADS_BACK}),
+        ),
+    ],
+)
+def test_entry_leads_to_a_decision(entry: Entry, now: PartitionState, decision: Decision) -> None:
+    assert replace(decided(entry, now), waiting={}) == decision
+
+
+@pytest.mark.parametrize(
+    ("entry", "now", "after_ms", "decision"),
+    [
+        # A step that no broker shows is planned again, and a topic that none knows counts as deleted.
+        (UNDER_WAY, BEFORE, 3_000, Decision(steps=[FIRST], records=[UNDER_WAY])),
+        (ENTRY, None, 10_000, Decision(records=[Ended("t", 0, "gone")])),
+        # A request whose step is seen was accepted; one without effect is removed.
+        (ASKED, MOVING, 2_000, Decision(in_flight={KEY: FIRST}, records=[ASKED.accepted()])),
+        (ASKED, BEFORE, ASKED_MS_MAX, Decision(in_flight={KEY: FIRST}, records=[Ended("t", 0, "refused")])),
+    ],
+)
+def test_state_that_lasts_leads_to_a_decision(
+    entry: Entry, now: PartitionState | None, after_ms: int, decision: Decision
+) -> None:
+    memory = Memory()
+    for now_ms in (0, after_ms - 1):
+        found = decided(entry, now, memory, now_ms)
+        assert (found.steps, found.records) == ([], [])
+    assert replace(decided(entry, now, memory, after_ms), waiting={}) == decision
 
 
 def test_step_that_is_done_is_followed_by_the_next() -> None:
@@ -60,13 +96,6 @@ def test_leader_of_a_step_is_elected_before_the_next() -> None:
     assert (found.elections, found.steps, found.in_flight) == ([KEY], [], {KEY: FIRST})
     memory.elections[KEY] = 5
     assert decided(UNDER_WAY, unled, memory).elections == [], "not for ever"
-
-
-def test_step_that_no_broker_shows_is_waited_for_then_planned_again() -> None:
-    memory = Memory()
-    assert decided(UNDER_WAY, BEFORE, memory, 0).in_flight == {KEY: FIRST}
-    assert decided(UNDER_WAY, BEFORE, memory, 2_999).steps == []
-    assert decided(UNDER_WAY, BEFORE, memory, 3_000).steps == [FIRST]
 
 
 def test_state_between_two_steps_is_not_believed_at_once() -> None:
@@ -106,27 +135,10 @@ def test_refused_step_is_tried_again_later_and_later_still() -> None:
 
 
 def test_cancelled_move_takes_back_the_step_that_leads_away() -> None:
-    back = structs.replace(UNDER_WAY, target=(1, 2), cancelled=True)
+    back = structs.replace(BACK, step=FIRST)
     assert decided(back, MOVING).cancels == [KEY]
     assert decided(back, replace(MOVING, isr=(3,))).cancels == [], "no in-sync replica would be left"
     assert decided(back, BEFORE, now_ms=0).in_flight == {KEY: FIRST}
-
-
-def test_step_that_leads_back_goes_on() -> None:
-    step = Step("t", 0, (1, 3), (1,), (4,), 1, (3, 4), 3)
-    back = structs.replace(ENTRY, target=(1, 2), cancelled=True, step=step)
-    moving = PartitionState((1, 3, 4), (3, 4), 3, (1,), (4,), 1)
-    assert decided(back, moving).cancels == []
-
-
-def test_cancelled_move_ends_as_cancelled() -> None:
-    back = structs.replace(ENTRY, target=(1, 2), cancelled=True)
-    assert decided(back, BEFORE).records == [Ended("t", 0, "cancelled")]
-
-
-def test_move_with_its_target_reached_is_done() -> None:
-    there = PartitionState((3, 4), (3, 4), 3, (), (), 1)
-    assert decided(ENTRY, there).records == [Ended("t", 0, "done")]
 
 
 def test_leader_that_can_not_be_had_does_not_keep_a_move_open() -> None:
@@ -163,7 +175,7 @@ def test_step_with_a_dead_broker_is_taken_back_even_below_min_isr() -> None:
     few = replace(MOVING, isr=(1,), min_isr=2)
     decided(UNDER_WAY, few, memory, 0, LIVE - {3})
     assert decided(UNDER_WAY, few, memory, 10_000, LIVE - {3}).cancels == [KEY]
-    back = structs.replace(UNDER_WAY, target=(1, 2), cancelled=True)
+    back = structs.replace(BACK, step=FIRST)
     assert decided(back, few).cancels == [KEY]
 
 
@@ -174,36 +186,8 @@ def test_broker_that_comes_back_is_waited_for_anew() -> None:
     assert decided(UNDER_WAY, MOVING, memory, 12_000, LIVE - {3}).cancels == []
 
 
-def test_topic_that_no_broker_knows_counts_as_deleted_after_a_while() -> None:
-    memory = Memory()
-    assert decided(ENTRY, None, memory, 0).records == []
-    assert decided(ENTRY, None, memory, 9_999).records == []
-    assert decided(ENTRY, None, memory, 10_000).records == [Ended("t", 0, "gone")]
-
-
 def test_topic_with_another_id_proves_the_deletion() -> None:
     assert decided(ENTRY, BEFORE, topic_id="other").records == [Ended("t", 0, "gone")]
-
-
-ASKED = Entry("t", 0, "id", (1, 2), asked=PendingRequest((3, 4), False, FIRST, "p/1"))
-
-
-def test_request_that_is_not_judged_holds_the_slot_of_its_step() -> None:
-    found = decided(ASKED, BEFORE)
-    assert (found.in_flight, found.steps, found.records) == ({KEY: FIRST}, [], [])
-
-
-def test_request_whose_step_is_seen_was_accepted() -> None:
-    memory = Memory()
-    assert decided(ASKED, MOVING, memory, 0).records == [], "its own connection tells first"
-    assert decided(ASKED, MOVING, memory, 2_000).records == [ASKED.accepted()]
-
-
-def test_request_without_effect_is_removed() -> None:
-    memory = Memory()
-    decided(ASKED, BEFORE, memory, 0)
-    assert decided(ASKED, BEFORE, memory, ASKED_MS_MAX - 1).records == []
-    assert decided(ASKED, BEFORE, memory, ASKED_MS_MAX).records == [Ended("t", 0, "refused")]
 
 
 def test_second_request_has_its_own_time() -> None:

@@ -169,6 +169,9 @@ def test_append_ends_with_term_and_totals() -> None:
     assert read_value(places[0], records[0].value or b"") == (11, ENTRY)
     # Three records after the tenth, and one for the term.
     assert read_value(None, records[2].value or b"") == (14, Term(3, "me", TOTALS))
+    with pytest.raises(LineError, match="longer than"):
+        write_records([Entry("t", 0, "id", tuple(range(20_000)))], TERM, TOTALS, 0)
+    assert write_fence("host:1:ab") == Record(FENCE, b"host:1:ab")
 
 
 @pytest.mark.parametrize(
@@ -201,12 +204,3 @@ def test_value_of_another_key_is_refused() -> None:
     ):
         with pytest.raises(LineError):
             read_value(place, value or b"")
-
-
-def test_move_that_is_too_large_is_refused() -> None:
-    with pytest.raises(LineError, match="longer than"):
-        write_records([Entry("t", 0, "id", tuple(range(20_000)))], TERM, TOTALS, 0)
-
-
-def test_mark_names_its_process() -> None:
-    assert write_fence("host:1:ab") == Record(FENCE, b"host:1:ab")
