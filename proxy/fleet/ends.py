@@ -16,6 +16,7 @@ LIVE_MS after the end of their control process (`quotas.sharing.lessee`), which 
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from quotas.sharing.lease_values import LesseeId
@@ -55,6 +56,28 @@ def place_of(writer: asyncio.StreamWriter, port: str | None) -> Place | None:
     return (str(peer[0]), int(port)) if 0 < int(port[:6]) < 65536 else None
 
 
+@dataclass
+class _Member:
+    """A member that has a port.
+
+    Attributes:
+        reached: whether its port has accepted a connection from here.
+        closed: whether its side has closed its connection.
+        task: looks at its port.
+    """
+
+    place: Place
+    reached: bool = False
+    closed: bool = False
+    task: asyncio.Task[None] | None = None
+
+    def look(self, work: Coroutine[Any, Any, None] | None) -> None:
+        """Look at the port in this way from now on; None: not at all."""
+        if self.task is not None:
+            self.task.cancel()
+        self.task = None if work is None else asyncio.get_running_loop().create_task(work)
+
+
 class Ends:
     """The members' ports, and which members have closed their connections.
 
@@ -64,74 +87,57 @@ class Ends:
 
     def __init__(self, ended: Callable[[LesseeId, Sign], object]) -> None:
         self._ended = ended
-        self._places: dict[LesseeId, Place] = {}
-        self._reached: set[LesseeId] = set()  # whose port has accepted
-        self._closed: set[LesseeId] = set()
-        self._tasks: dict[LesseeId, asyncio.Task[None]] = {}
+        self._members: dict[LesseeId, _Member] = {}
         self._shared: set[Place] = set()  # of several members: addresses are translated
 
     def connected(self, lessee: LesseeId, place: Place | None) -> None:
         """Register a member's connection and where its port is; None if it has none, or that is not known."""
-        if place is not None and self._places.get(lessee) == place and lessee not in self._closed:
+        known = self._members.get(lessee)
+        if known is not None and known.place == place and not known.closed:
             return
         self.forget(lessee)
         if place is None or place in self._shared:
             return
-        for other in [other for other, its in self._places.items() if its == place]:
-            closed, reached = other in self._closed, other in self._reached
+        for other, its in [one for one in self._members.items() if one[1].place == place]:
             self.forget(other)
-            if not closed:
+            if not its.closed:
                 self._shared.add(place)
                 return
-            if reached:
+            if its.reached:
                 self._ended(other, "replaced")
-        self._places[lessee] = place
-        self._start(lessee, self._reach(lessee, place))
+        member = self._members[lessee] = _Member(place)
+        member.look(self._reach(member))
 
     def closed(self, lessee: LesseeId) -> None:
         """Begin to look whether a member has ended: its side has closed its connection."""
-        place = self._places.get(lessee)
-        if place is not None:
-            self._closed.add(lessee)
-            if lessee in self._reached:
-                self._start(lessee, self._look(lessee, place))
+        member = self._members.get(lessee)
+        if member is not None:
+            member.closed = True
+            if member.reached:
+                member.look(self._look(lessee, member))
 
     def forget(self, lessee: LesseeId) -> None:
         """Forget a member, so that its end is not looked for."""
-        self._places.pop(lessee, None)
-        self._reached.discard(lessee)
-        self._closed.discard(lessee)
-        task = self._tasks.pop(lessee, None)
-        if task is not None:
-            task.cancel()
+        member = self._members.pop(lessee, None)
+        if member is not None:
+            member.look(None)
 
     def keep(self, lessees: set[LesseeId]) -> None:
         """Forget all members but these."""
-        for lessee in self._places.keys() - lessees:
+        for lessee in self._members.keys() - lessees:
             self.forget(lessee)
 
-    def _start(self, lessee: LesseeId, work: Coroutine[Any, Any, None]) -> None:
-        before = self._tasks.pop(lessee, None)
-        if before is not None:
-            before.cancel()
-        task = self._tasks[lessee] = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(lambda done: self._done(lessee, done))
-
-    def _done(self, lessee: LesseeId, task: asyncio.Task[None]) -> None:
-        if self._tasks.get(lessee) is task:
-            del self._tasks[lessee]
-
-    async def _reach(self, lessee: LesseeId, place: Place) -> None:
+    async def _reach(self, member: _Member) -> None:
         """Find out whether the port accepts connections from here: only then does a refusal mean anything."""
-        if await refuses(place) is False and lessee not in self._closed:
-            self._reached.add(lessee)
+        if await refuses(member.place) is False and not member.closed:
+            member.reached = True
 
-    async def _look(self, lessee: LesseeId, place: Place) -> None:
+    async def _look(self, lessee: LesseeId, member: _Member) -> None:
         """Find out whether the port refuses by now; if so the member has ended."""
         for pause in PAUSES_SECONDS:
             await asyncio.sleep(pause)
-            if await refuses(place):
-                del self._tasks[lessee]  # this one, which goes on
+            if await refuses(member.place):
+                member.task = None  # this one, which goes on
                 self.forget(lessee)
                 self._ended(lessee, "refused")
                 return

@@ -29,12 +29,11 @@ SECONDS_MAX = 20.0  # how fast it is, is shown in virtual time
 
 
 class Budgets:
-    """The demands of one member, and how often its shares have changed."""
+    """The demands of one member."""
 
     def __init__(self, lessee: Lessee) -> None:
         self._lessee = lessee
         self.wanted: dict[str, Wish] = {}
-        self.changes = 0
 
     def report(self, now_ms: int) -> Report | None:
         self._lessee.expire(now_ms)
@@ -44,7 +43,6 @@ class Budgets:
     def take(self, grants: Grants, now_ms: int) -> bool:
         taken = self._lessee.take(grants, now_ms)
         if taken:
-            self.changes += 1
             self._lessee.confirm()
         return taken
 

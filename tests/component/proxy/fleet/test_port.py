@@ -27,7 +27,6 @@ from tests.component.proxy.fleet.rig import (
     LEASED,
     LOCAL,
     TERMS,
-    WHOLE,
     Budgets,
     Member,
     fleet,
@@ -35,21 +34,6 @@ from tests.component.proxy.fleet.rig import (
     secret,
     until,
 )
-
-
-async def test_shares_follow_demand(tmp_path: Path) -> None:
-    async with fleet(secret(tmp_path, "word")) as one:
-        a, b = one.join("a", tmp_path / "word"), one.join("b", tmp_path / "word")
-        await until(lambda: a.share() == b.share() == pytest.approx(WHOLE / 4))
-        a.budgets.wanted = {KEY: Wish(1.0, 3)}
-        await until(lambda: a.share() > 0.95)
-        b.budgets.wanted = {KEY: Wish(1.0, 1)}
-        wanted = pytest.approx((3 * WHOLE / 4, WHOLE / 4), rel=0.03)
-        await until(lambda: (a.share(), b.share()) == wanted)
-        assert a.budgets.changes >= 3
-        lessor = one.port.lessor
-        assert lessor is not None
-        assert lessor.used(KEY) <= WHOLE + 1e-9
 
 
 async def test_member_that_leaves_frees_its_share_at_once() -> None:
