@@ -34,7 +34,7 @@ from proxy.control.reassign.journal import (
     write_line,
 )
 from proxy.metrics.families import Family
-from proxy.system.files import lock, open_file, try_lock
+from proxy.system.files import lock, open_file, sync_directory, try_lock
 
 _NAME: Final = "journal"
 _LOCK: Final = "journal.lock"
@@ -57,7 +57,6 @@ class FileJournal:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._path = directory / _NAME
-        self._compact_bytes_min = COMPACT_BYTES_MIN
         self._sequence = 0
         self._state: JournalState | None = None
         self._reset()
@@ -97,8 +96,7 @@ class FileJournal:
                 if term is not None and self._contents.term.number != term:
                     raise FencedError(self._contents.term.executor)
                 self._write(records)
-                if self._needs_compaction():
-                    self._compact()
+                self._compact()
         except OSError as error:
             self._reset()
             raise JournalError(f"{self._path}: cannot be written: {error.strerror or error}") from None
@@ -207,7 +205,7 @@ class FileJournal:
             os.fsync(descriptor)
             self._inode = os.fstat(descriptor).st_ino
             if fresh:
-                self._sync_directory()
+                sync_directory(self._directory)
         except OSError:
             # A full disk may have taken some of the lines: they are removed, since none was acknowledged.
             with suppress(OSError):
@@ -221,12 +219,11 @@ class FileJournal:
             self._lines += 1
             self._offset += len(line)
 
-    def _needs_compaction(self) -> bool:
-        few = self._lines < _LINES_PER_MOVE * (len(self._contents.entries) + 1)
-        return self._offset >= self._compact_bytes_min and not few
-
     def _compact(self) -> None:
-        """Drop history; the append is already on disk, so a full disk causes no error here."""
+        """Drop history if there is much of it; the append is on disk, so a full disk causes no error here."""
+        few = self._lines < _LINES_PER_MOVE * (len(self._contents.entries) + 1)
+        if self._offset < COMPACT_BYTES_MIN or few:
+            return
         try:
             self._rewrite(self._contents.entries.values())
         except OSError:
@@ -250,7 +247,7 @@ class FileJournal:
         if aside is not None:
             os.link(self._path, aside)  # there is a journal at every moment
         new.replace(self._path)
-        self._sync_directory()
+        sync_directory(self._directory)
         self._reset()
         self._catch_up()
 
@@ -260,13 +257,6 @@ class FileJournal:
             if not path.exists():
                 return path
         raise OSError(f"there are {_DAMAGED_FILES_MAX} damaged journals already")
-
-    def _sync_directory(self) -> None:
-        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
