@@ -14,20 +14,21 @@ def case(role: Role = Role.PRODUCER) -> Case:
     return Case("Java 3.6.2", FAMILIES[0], role, LISTED, Fault.KILLED)
 
 
-def test_a_gap_that_ended_before_the_fault_does_not_count() -> None:
-    assert gaps({0: [0, 900, 1010, 1050]}, FAULT_MS, 1060) == 0.11  # 1010 - 900
-
-
-def test_a_gap_counts_from_the_last_record_before_the_fault() -> None:
-    assert gaps({0: [980, 1480, 1500]}, FAULT_MS, 1510) == 0.5  # 1480 - 980
-
-
-def test_the_slowest_partition_counts() -> None:
-    assert gaps({0: [990, 1010, 1990], 1: [990, 1900, 1990]}, FAULT_MS, 2000) == 0.98  # 1990 - 1010
-
-
-def test_a_partition_without_records_since_the_fault_is_still_in_its_gap() -> None:
-    assert gaps({0: [990, 1010, 4990], 1: [950]}, FAULT_MS, 5000) == 4.05  # 5000 - 950
+@pytest.mark.parametrize(
+    ("times_ms", "now_ms", "seconds"),
+    [
+        pytest.param(
+            {0: [0, 900, 1010, 1050]}, 1060, 0.11, id="gap that ended before the fault"
+        ),  # 1010 - 900
+        pytest.param({0: [980, 1480, 1500]}, 1510, 0.5, id="since the last record before it"),  # 1480 - 980
+        pytest.param({0: [990, 1010, 1990], 1: [990, 1900, 1990]}, 2000, 0.98, id="slowest"),  # 1990 - 1010
+        pytest.param({0: [990, 1010, 4990], 1: [950]}, 5000, 4.05, id="none since the fault"),  # 5000 - 950
+    ],
+)
+def test_longest_gap_since_the_fault_counts(
+    times_ms: dict[int, list[int]], now_ms: int, seconds: float
+) -> None:
+    assert gaps(times_ms, FAULT_MS, now_ms) == seconds
 
 
 @pytest.mark.parametrize(
