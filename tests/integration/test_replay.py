@@ -14,44 +14,22 @@ from protocol.api import API_VERSIONS, FETCH, HEARTBEAT, METADATA, PRODUCE
 from tests.cluster import HOST, Cluster, free_port
 from tests.cluster.sasl import SASL
 from tests.conftest import CreateTopic
-from tests.support.captures import write
+from tests.support.captures import row, write
 from tests.support.numbered import read_all, write_all
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 
 PARTITIONS = 3
 RECORDS = 20
 
-Row = dict[str, Any]
 
-
-def row(number: int, api_key: int, broker: int, topic: str = "", **more: Any) -> Row:
-    """Something that a client did every 20 ms, on a connection for each broker."""
-    partitions = []
+def did(number: int, api_key: int, broker: int, topic: str = "", **more: Any) -> dict[str, Any]:
+    """Something that a client did, on a connection for each broker."""
+    fields: dict[str, Any] = {"api_key": api_key, "api_version": 12, "broker": broker, "connection": broker}
     if topic:
         records = RECORDS if api_key == PRODUCE else -1
-        partitions = [{"topic": topic, "partition": broker - 1, "bytes": 5000, "records": records}]
-    return {
-        "wall_ms": 1_790_000_000_000 + 20 * number,
-        "mono_us": 20_000 * number,
-        "process": "p",
-        "connection": broker,
-        "seq": number,
-        "principal": "ANONYMOUS",
-        "client_id": "replayed",
-        "ip": "192.0.2.1",
-        "listener": "clients",
-        "broker": broker,
-        "api_key": api_key,
-        "api_version": 12,
-        "request_bytes": 5100 if topic else 100,
-        "response_bytes": 100,
-        "upstream_us": 900,
-        "throttle_ms": 0,
-        "delay_ms": 0,
-        "quota": "",
-        "mutations": 0,
-        "partitions": partitions,
-    } | more
+        partition = {"topic": topic, "partition": broker - 1, "bytes": 5000, "records": records}
+        fields |= {"request_bytes": 5100, "partitions": [partition]}
+    return row(number, client_id="replayed", **fields, **more)
 
 
 def recording(tmp_path: Path, topic: str) -> Path:
@@ -59,11 +37,11 @@ def recording(tmp_path: Path, topic: str) -> Path:
     for number in range(120):
         broker = 1 + number % 3
         if number % 4 == 0:
-            rows.append(row(number, FETCH, broker, topic, response_bytes=5070))
+            rows.append(did(number, FETCH, broker, topic, response_bytes=5070))
         elif number % 4 == 3:
-            rows.append(row(number, (HEARTBEAT, METADATA, API_VERSIONS)[number % 3], broker))
+            rows.append(did(number, (HEARTBEAT, METADATA, API_VERSIONS)[number % 3], broker))
         else:
-            rows.append(row(number, PRODUCE, broker, topic))
+            rows.append(did(number, PRODUCE, broker, topic))
     return write(tmp_path / "capture-p-000001.parquet", rows)
 
 
@@ -101,7 +79,7 @@ def test_batches_that_are_larger_than_recorded_fetches_are_said(
     """A broker gives at least one whole batch: here of 10 kB, where 5 kB were fetched when it was recorded."""
     topic = create_topic(partitions=PARTITIONS)
     write_all(kafka.bootstrap(), topic, [bytes(10_000)] * PARTITIONS, partitions=PARTITIONS)
-    rows = [row(number, FETCH, 1 + number % 3, topic, response_bytes=5070) for number in range(30)]
+    rows = [did(number, FETCH, 1 + number % 3, topic, response_bytes=5070) for number in range(30)]
     capture = write(tmp_path / "capture-p-000001.parquet", rows)
     code, found = replay(tmp_path, capture, kafka.bootstrap().split(",")[0], "--speed", "2")
     assert (code, found["fetched"]["answers"], found["fetched"]["larger_than_recorded"]) == (0, 30, 30)

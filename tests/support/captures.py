@@ -23,6 +23,33 @@ def schema(version: object = SCHEMA_VERSION) -> pa.Schema:
     return pa.schema(fields, metadata=None if version is None else {SCHEMA_KEY: str(version)})
 
 
+def row(number: int, **fields: Any) -> dict[str, Any]:
+    """A request of any kind every 20 ms, on one connection, with what is said otherwise."""
+    return {
+        "wall_ms": 1_790_000_000_000 + 20 * number,
+        "mono_us": 20_000 * number,
+        "seq": number,
+        "process": "p",
+        "connection": 1,
+        "principal": "ANONYMOUS",
+        "client_id": "c",
+        "ip": "192.0.2.1",
+        "listener": "clients",
+        "broker": 1,
+        "api_key": 12,
+        "api_version": 4,
+        "request_bytes": 100,
+        "response_bytes": 60,
+        "upstream_us": 900,
+        "throttle_ms": 0,
+        "delay_ms": 0,
+        "quota": "",
+        "mutations": 0,
+        "partitions": [],
+        **fields,
+    }
+
+
 def write(path: Path, rows: Sequence[Mapping[str, Any]], columns: pa.Schema | None = None) -> Path:
     """Write a file."""
     pq.write_table(pa.Table.from_pylist(list(rows), columns or schema()), path, compression="zstd")

@@ -18,7 +18,7 @@ from offline.replay.messages import Broker, Topic
 from offline.replay.target import Placement
 from protocol.api import HEARTBEAT, PRODUCE
 from tests.cluster import HOST, free_port
-from tests.support.captures import write
+from tests.support.captures import row, write
 
 # Metadata 9 after the number it was asked with: no throttle time, no brokers.
 NOTHING = bytes(1) + bytes(4) + b"\1\0" + bytes(4) + b"\1" + bytes(4) + b"\0"
@@ -53,27 +53,7 @@ def echo() -> Iterator[int]:
 
 def capture(directory: Path, count: int, api_key: int = HEARTBEAT, **more: Any) -> Path:
     """A request every 20 ms, on one connection."""
-    row = {
-        "wall_ms": 1_790_000_000_000,
-        "process": "p",
-        "connection": 1,
-        "principal": "ANONYMOUS",
-        "client_id": "c",
-        "ip": "192.0.2.1",
-        "listener": "clients",
-        "broker": 1,
-        "api_key": api_key,
-        "api_version": 4,
-        "request_bytes": 100,
-        "response_bytes": 60,
-        "upstream_us": 900,
-        "throttle_ms": 0,
-        "delay_ms": 0,
-        "quota": "",
-        "mutations": 0,
-        "partitions": [],
-    }
-    rows = [row | {"mono_us": 20_000 * number, "seq": number} | more for number in range(count)]
+    rows = [row(number, api_key=api_key, **more) for number in range(count)]
     return write(directory / "capture-p-000001.parquet", rows)
 
 
