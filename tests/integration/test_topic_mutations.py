@@ -5,7 +5,6 @@ the bucket is its burst.
 """
 
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.conftest import CreateTopic
 from tests.support.mutation_frames import EXCEEDED, create, delete, errors, grow
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import METADATA, describe
+from tests.support.waiting import until
 from tests.support.wire import Wire, part, request, response, wired
 from tests.support.workers import one_process
 
@@ -36,15 +36,15 @@ def names() -> list[str]:
 
 @contextmanager
 def limited(
-    kafka: Cluster, tmp_path: Path, *, rate: float | None = RATE, burst: float = BURST, **quotas: object
+    kafka: Cluster, tmp_path: Path, *, rate: float = RATE, burst: float = BURST
 ) -> Iterator[SluiceProcess]:
     """A gateway whose clients may make `burst` mutations each."""
     directory = tmp_path / secrets.token_hex(4)
     directory.mkdir()
     settings = SluiceSettings(
         kafka.bootstrap(),
-        quotas={"window_samples": round(burst / rate), **quotas} if rate else quotas,
-        client_quotas={"<default>": {"controller_mutation_rate": rate}} if rate else {},
+        quotas={"window_samples": round(burst / rate)},
+        client_quotas={"<default>": {"controller_mutation_rate": rate}},
     )
     with SluiceProcess.configured(settings, directory) as sluice:
         yield sluice
@@ -154,7 +154,7 @@ def test_auto_created_topic_is_charged_and_over_the_quota_is_not_created(
         limited(alone, tmp_path) as sluice,
         wired(sluice.ports.address(1)) as wire,
     ):
-        assert wait_for_topic(wire, names[0]) == 12
+        until(lambda: ask_for(wire, names[0]) == 12, "the broker creates it", 20)
         assert sluice.metric("sluice_client_mutation_tokens") < -1  # 10 - 12
         assert ask_for(wire, names[1]) == 0
         assert ask_for(wire, names[1]) == 0
@@ -168,11 +168,3 @@ def ask_for(wire: Wire, name: str) -> int:
     received = wire.ask(request(METADATA, 12, topics=[topic], allow_auto_topic_creation=True))
     (found,) = response(METADATA, 12, received.frame).topics
     return len(found.partitions)
-
-
-def wait_for_topic(wire: Wire, name: str) -> int:
-    deadline = time.monotonic() + 20
-    while not (partitions := ask_for(wire, name)):
-        assert time.monotonic() < deadline, "the broker creates it"
-        time.sleep(0.1)
-    return partitions

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from protocol.primitives import string_bytes, uvarint, uvarint_bytes
+from tests.support.waiting import until
 from tests.support.wire import Wire
 
 SHARE_GROUP_HEARTBEAT: Final = 76
@@ -181,10 +182,7 @@ class Member:
 
     def join(self, seconds_max: float = 60.0) -> None:
         """Become a member, with partitions assigned."""
-        deadline = time.monotonic() + seconds_max
-        while not self.heartbeat()[1]:
-            assert time.monotonic() < deadline, f"no partition of {self._topic} is assigned to {self.group}"
-            time.sleep(0.2)
+        until(lambda: self.heartbeat()[1], f"{self.group} is assigned a partition", seconds_max, 0.2)
 
     def heartbeat(self) -> tuple[int, int]:
         """Send a heartbeat; the error code and the number of partitions assigned."""
