@@ -7,22 +7,12 @@ from typing import Any
 
 import pytest
 
-from proxy.events import Event, Events
-from proxy.events.kinds import (
-    BrokerBack,
-    BrokerLost,
-    By,
-    ClientWaits,
-    ClusterBack,
-    ConfigReloaded,
-    EnforcementSwitched,
-    QuotaChanged,
-)
+from proxy.events import Event, Events, kinds
 from proxy.events.ring import BURST, KIND_BYTES_MAX, KIND_EVENTS_MAX, PER_SECOND, Portion, Ring
 from proxy.system.logs import AUDIT
 
 SECOND_MS = 1000
-OPS = By("User:ops", "10.0.0.4")
+OPS = kinds.By("User:ops", "10.0.0.4")
 
 
 def read(portion: Portion) -> list[dict[str, Any]]:
@@ -43,7 +33,7 @@ def filled(ring: Ring, event: Event, count: int, now_ms: int = 0) -> int:
 
 def test_event_has_id_time_kind_text_and_its_fields() -> None:
     ring = Ring()
-    ring.add(BrokerBack(2), 1.25, 0)
+    ring.add(kinds.BrokerBack(2), 1.25, 0)
     assert ring.after(0, 10).events == [
         '{"id": 1, "at": "1970-01-01T00:00:01.250Z", "kind": "broker_back", "text": "Broker 2 is back.", "broker": 2}'
     ]
@@ -52,7 +42,11 @@ def test_event_has_id_time_kind_text_and_its_fields() -> None:
 def test_events_of_all_kinds_come_in_the_order_of_their_ids() -> None:
     ring = Ring()
     for number in range(9):
-        ring.add((BrokerLost(number), BrokerBack(number), ClusterBack(number))[number % 3], 0.0, 0)
+        ring.add(
+            (kinds.BrokerLost(number), kinds.BrokerBack(number), kinds.ClusterBack(number))[number % 3],
+            0.0,
+            0,
+        )
     assert ids(ring.after(4, 3)) == [5, 6, 7]
     assert ids(ring.after(0, 100)) == list(range(1, 10))
     assert ids(ring.after(9, 100)) == []
@@ -63,7 +57,7 @@ def test_events_of_all_kinds_come_in_the_order_of_their_ids() -> None:
 
 def test_kind_keeps_its_last_events_and_the_reader_is_told_what_it_has_lost() -> None:
     ring = Ring()
-    filled(ring, BrokerLost(1), KIND_EVENTS_MAX + 7)
+    filled(ring, kinds.BrokerLost(1), KIND_EVENTS_MAX + 7)
     portion = ring.after(3, 10)
     assert portion.lost == 4
     assert ids(portion)[0] == 8
@@ -71,9 +65,9 @@ def test_kind_keeps_its_last_events_and_the_reader_is_told_what_it_has_lost() ->
 
 def test_noisy_kind_pushes_out_no_other() -> None:
     ring = Ring()
-    ring.add(BrokerBack(1), 0.0, 0)
+    ring.add(kinds.BrokerBack(1), 0.0, 0)
     for _ in range(10_000):
-        ring.add(BrokerLost(1), 0.0, 0)
+        ring.add(kinds.BrokerLost(1), 0.0, 0)
     portion = ring.after(0, 10_000)
     assert read(portion)[0]["kind"] == "broker_back"
     assert len(portion.events) == 1 + BURST
@@ -83,15 +77,15 @@ def test_noisy_kind_pushes_out_no_other() -> None:
 
 def test_kind_that_was_left_out_is_taken_again_later() -> None:
     ring = Ring()
-    assert sum(ring.add(BrokerLost(1), 0.0, 0) for _ in range(BURST + 50)) == BURST
-    assert sum(ring.add(BrokerLost(1), 0.0, SECOND_MS) for _ in range(50)) == PER_SECOND
+    assert sum(ring.add(kinds.BrokerLost(1), 0.0, 0) for _ in range(BURST + 50)) == BURST
+    assert sum(ring.add(kinds.BrokerLost(1), 0.0, SECOND_MS) for _ in range(50)) == PER_SECOND
 
 
 def test_large_events_are_bounded_in_bytes() -> None:
     ring = Ring()
     for number in range(BURST):
         name = "\ud800" * 32_767  # as long as a client id may be, and escaped to six times that
-        ring.add(ClientWaits("\0" * 100_000, name, 0.6), 0.0, number)
+        ring.add(kinds.ClientWaits("\0" * 100_000, name, 0.6), 0.0, number)
     portion = ring.after(0, 1000)
     assert 0 < sum(map(len, portion.events)) <= KIND_BYTES_MAX
     assert portion.lost == BURST - len(portion.events)
@@ -100,7 +94,7 @@ def test_large_events_are_bounded_in_bytes() -> None:
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", "\x1b[2J", '"}]', "\ud800", "ü\n"])
 def test_names_are_kept_as_they_are(name: str) -> None:
     ring = Ring()
-    ring.add(ClientWaits("ann", name, 0.6), 0.0, 0)
+    ring.add(kinds.ClientWaits("ann", name, 0.6), 0.0, 0)
     assert read(ring.after(0, 1))[0]["client_id"] == name
     assert ring.after(0, 1).events[0].isascii()
 
@@ -109,9 +103,9 @@ def test_each_event_has_one_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     counts: Counter[str] = Counter()
     events = Events(counts, lambda: 0.0)
-    events.tell(BrokerLost(2))
-    events.tell(ConfigReloaded(ok=True, cause="signal"))  # `proxy.control.reload` has logged it
-    events.tell(EnforcementSwitched(False, "ops", "10.0.0.4", "fire"))
+    events.tell(kinds.BrokerLost(2))
+    events.tell(kinds.ConfigReloaded(ok=True, cause="signal"))  # `proxy.control.reload` has logged it
+    events.tell(kinds.EnforcementSwitched(False, "ops", "10.0.0.4", "fire"))
     assert [(record.name, record.message) for record in caplog.records] == [
         ("proxy.events.ring", "broker lost"),
         (AUDIT, "enforcement switched"),
@@ -126,7 +120,7 @@ def test_left_out_events_are_counted_and_not_logged(caplog: pytest.LogCaptureFix
     counts: Counter[str] = Counter()
     events = Events(counts)
     for _ in range(BURST * 3):
-        events.tell(BrokerLost(1))
+        events.tell(kinds.BrokerLost(1))
     assert counts["broker_lost"] == BURST * 3
     assert len(caplog.records) < BURST * 2
 
@@ -140,6 +134,6 @@ def test_left_out_events_are_counted_and_not_logged(caplog: pytest.LogCaptureFix
     ],
 )
 def test_quota_change_says_what_it_was_and_is(old: float | None, new: float | None, text: str) -> None:
-    found = QuotaChanged("client-id 'a'", "producer_byte_rate", old, new, *OPS)
+    found = kinds.QuotaChanged("client-id 'a'", "producer_byte_rate", old, new, *OPS)
     assert found.text == f"producer_byte_rate of client-id 'a' was {text}"
     assert (found.fields["old"], found.fields["new"]) == (old, new)
