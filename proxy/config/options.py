@@ -49,7 +49,6 @@ DAY_SECONDS: Final = 86400
 WILDCARDS: Final = ("0.0.0.0", "::")
 LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
-Topic = Annotated[str, Key(kind="topic")]
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -61,9 +60,9 @@ class OwnCertificate(Options, frozen=True):
     """What the tables of TLS have in common: the certificate of this side."""
 
     cert_file: Path | None = None
-    key_file: Annotated[Path | None, Key(default="`cert_file`")] = None
-    key_password: Annotated[str, Key(secret=True, default="none: the key is not encrypted")] = ""
-    key_password_file: Annotated[Path | None, Key(default="none")] = None
+    key_file: Path | None = None
+    key_password: Annotated[str, Key(secret=True)] = ""
+    key_password_file: Path | None = None
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -84,11 +83,7 @@ class ServerCertificate(OwnCertificate, frozen=True):
     """What a port's tables of TLS have in common: the certificates of its clients that are trusted."""
 
     client_ca_file: Path | None = None
-    client_auth: Annotated[
-        str,
-        one_of("none", "requested", "required"),  # Kafka's ssl.client.auth
-        Key(default='"required" with `client_ca_file`, else "none"'),
-    ] = ""
+    client_auth: Annotated[str, one_of("none", "requested", "required")] = ""  # Kafka's ssl.client.auth
 
     def settled(self, path: str) -> Self:
         """Fill in whether clients need a certificate: by default if there is an authority to verify it."""
@@ -106,9 +101,7 @@ def _rules(value: object) -> object:
 class ListenerTls(ServerCertificate, frozen=True):
     """`[listeners.tls]`: a listener's certificate, and the clients' certificates that it trusts."""
 
-    cert_file: Annotated[Path | None, Key(default="none: it must be given")] = None
-    client_ca_file: Annotated[Path | None, Key(default="none: no client certificates")] = None
-    principal_mapping_rules: Annotated[str, Key(parse=_rules, kind="rules with commas")] = DEFAULT_RULES
+    principal_mapping_rules: Annotated[str, Key(parse=_rules)] = DEFAULT_RULES
 
     def settled(self, path: str) -> Self:
         """Refuse a table without a certificate."""
@@ -120,17 +113,14 @@ class ListenerTls(ServerCertificate, frozen=True):
 class ClusterTls(OwnCertificate, frozen=True):
     """`[cluster.tls]`: the brokers' certificates that Sluice trusts, and its own."""
 
-    cert_file: Annotated[Path | None, Key(default="none: no certificate is shown")] = None
-    ca_file: Annotated[Path | None, Key(default="the system's trust")] = None
+    ca_file: Path | None = None
     verify_hostname: bool = True
 
 
 class FleetTls(ServerCertificate, frozen=True):
     """`[fleet.tls]`: this member's certificate, for its port and towards the holder, and the others that it trusts."""
 
-    cert_file: Annotated[Path | None, Key(default="none; needed with `fleet.bind`")] = None
-    client_ca_file: Annotated[Path | None, Key(default="none: no certificates of members")] = None
-    ca_file: Annotated[Path | None, Key(default="`client_ca_file`, or the system's trust")] = None
+    ca_file: Path | None = None
     verify_hostname: bool = True
 
     @property
@@ -166,16 +156,12 @@ class ClusterOptions(Options, frozen=True):
 
     REFUSED: ClassVar = {"security_protocol": "it follows from sasl_mechanism and tls"}
 
-    bootstrap: Annotated[Addresses, Key(default="the upstreams; needed without them")] = ()
-    sasl_mechanism: Annotated[
-        str, one_of(*SASL_WITH_SECRET, "GSSAPI", WITHOUT_GROUPS), Key(default="none: no SASL")
-    ] = ""
-    username: Annotated[str, Key(default="none; needed with PLAIN and SCRAM")] = ""
-    password_file: Annotated[Path | None, Key(default="none; needed with PLAIN, SCRAM and OAUTHBEARER")] = (
-        None
-    )
-    password: Annotated[str, Key(secret=True, default="what `password_file` holds")] = ""
-    tls: Annotated[ClusterTls | None, Key(default="none: plaintext")] = None
+    bootstrap: Addresses = ()
+    sasl_mechanism: Annotated[str, one_of(*SASL_WITH_SECRET, "GSSAPI", WITHOUT_GROUPS)] = ""
+    username: str = ""
+    password_file: Path | None = None
+    password: Annotated[str, Key(secret=True)] = ""
+    tls: ClusterTls | None = None
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -186,16 +172,14 @@ class LimitOptions(Options, frozen=True):
     """`[limits]`: the named maximum of everything a client can make grow."""
 
     connections_max: Annotated[int, number(1, 1_000_000, "connections")] = 20_000
-    connections_per_address_max: Annotated[
-        int | None, number(1, 1_000_000, "connections", default="none: a share, once it is full")
-    ] = None
+    connections_per_address_max: Annotated[int | None, number(1, 1_000_000, "connections")] = None
     frame_bytes_max: Annotated[int, number(1024, 2**31 - 1, "bytes")] = 100 * 1024**2
     response_bytes_max: Annotated[int, number(1024, 2**31 - 1, "bytes")] = 1024**3
     client_ids_max: Annotated[int, number(1, 10_000_000, "client ids")] = 200_000
     sessions_max: Annotated[int, number(0, 1_000_000, "fetch sessions")] = 20_000
     kept_bytes_max: Annotated[int, number(1024**2, 1024**5, "bytes")] = 256 * 1024**2
     kept_bytes_per_connection_max: Annotated[int, number(64 * 1024, 1024**5, "bytes")] = 64 * 1024**2
-    kept_bytes_per_address_max: Annotated[int, number(0, 1024**5, "bytes", default="0: none")] = 0
+    kept_bytes_per_address_max: Annotated[int, number(0, 1024**5, "bytes")] = 0
     pipes_max: Annotated[int, number(0, 65_536, "pipes")] = 64
     metric_series_max: Annotated[int, number(0, 1_000_000, "series")] = 2_000
     handshakes_max: Annotated[int, number(1, 1_000_000, "connections")] = 1_000
@@ -224,25 +208,21 @@ class ListenerOptions(Options, frozen=True):
     name: str = "clients"
     kind: Literal["clients", "replication"] = "clients"
     bind: Host = "127.0.0.1"
-    advertised_host: Annotated[Host, Key(default="`bind`")] = ""
+    advertised_host: Host = ""
     bootstrap_port: Port = 19090
     first_broker_port: Port = 19100
     broker_id_max: Annotated[int, number(0, 65534, "broker id")] = 63
-    advertised_bootstrap_port: Annotated[Port, Key(default="`bootstrap_port`")] = 0
-    advertised_first_broker_port: Annotated[Port, Key(default="`first_broker_port`")] = 0
+    advertised_bootstrap_port: Port = 0
+    advertised_first_broker_port: Port = 0
     upstreams: Annotated[
         Mapping[Annotated[int, number(0, _BROKER_ID_MAX)], Address],
-        Key(
-            must='must be a table of broker ids: { 1 = "127.0.0.1:29391" }',
-            kind="table of broker id = host:port",
-            default="none: a gateway",
-        ),
+        Key(must='must be a table of broker ids: { 1 = "127.0.0.1:29391" }'),
     ] = _EMPTY
     reuse_port: bool = False
     oauth_claim: str = "sub"
     proxy_protocol: bool = False
-    proxy_protocol_sources: Annotated[Networks, Key(default="none; needed with `proxy_protocol`")] = ()
-    tls: Annotated[ListenerTls | None, Key(default="none: plaintext")] = None
+    proxy_protocol_sources: Networks = ()
+    tls: ListenerTls | None = None
 
     def settled(self, path: str) -> Self:
         """Fill in the addresses that clients see."""
@@ -341,56 +321,40 @@ def _client_rates(value: object) -> dict[str, object]:
     return found
 
 
-_Principals = Annotated[
-    tuple[str, ...], Key(words={"": ()}, must="must be a list of principals' names", kind="name, or several")
-]
+_Principals = Annotated[tuple[str, ...], Key(words={"": ()}, must="must be a list of principals' names")]
 _Overrides = Annotated[
-    Mapping[Annotated[str, Key(parse=str)], Rate],
-    Key(parse=_client_rates, unit="bytes/s", kind="client:rate, …", default="none"),
+    Mapping[Annotated[str, Key(parse=str)], Rate], Key(parse=_client_rates, unit="bytes/s")
 ]
 
 
 class QuotaSettings(Options, frozen=True):
     """`[quotas]`: how client quotas are measured and enforced, and where they are defined."""
 
-    file: Annotated[Path | None, NONE, LIVE, Key(default="none: nothing but static settings")] = None
+    file: Annotated[Path | None, NONE, LIVE] = None
     store: Literal["file", "topic", "cluster"] = "file"
-    topic: Topic = "__sluice-quotas"
-    audit_topic: Annotated[Topic, Key(words={"": ""}, kind='topic, or "" for none')] = "__sluice-audit"
-    audit_retention_seconds: Annotated[
-        int | None, number(60, 2**31, "seconds", default="the brokers' default")
-    ] = None
-    alter_principals: Annotated[_Principals, LIVE, Key(default="none")] = ()
-    describe_principals: Annotated[_Principals, LIVE, Key(default='"*": every principal')] = ("*",)
+    topic: str = "__sluice-quotas"
+    audit_topic: Annotated[str, Key(words={"": ""})] = "__sluice-audit"
+    audit_retention_seconds: Annotated[int | None, number(60, 2**31, "seconds")] = None
+    alter_principals: Annotated[_Principals, LIVE] = ()
+    describe_principals: Annotated[_Principals, LIVE] = ("*",)
     policy: Annotated[Policy, LIVE] = "schedule"
-    mode: Annotated[Mode, LIVE, Key(default='`"enforce"`; `"observe"` with `store = "cluster"`')] = "enforce"
-    scope: Annotated[
-        Scope,
-        Key(
-            words={OLD_SCOPE: "cluster"},
-            default='`"cluster"` of a gateway; `"broker"` of sidecars, and with `store = "cluster"`',
-        ),
-    ] = "broker"
+    mode: Annotated[Mode, LIVE] = "enforce"
+    scope: Annotated[Scope, Key(words={OLD_SCOPE: "cluster"})] = "broker"
     window_samples: Annotated[int, LIVE, number(2, 3600, "windows")] = 11
     window_seconds: Annotated[int, LIVE, number(1, 3600, "seconds")] = 1
     burst_seconds: Annotated[float, LIVE, number(0, 3600, "seconds of quota")] = 1.0
-    hold_seconds_max: Annotated[  # below the request timeouts that clients come with
-        float, LIVE, number(0, 3600, "seconds", default="15 in `schedule`; always 0 in `kip13`")
-    ] = 15.0
+    # Below the request timeouts that clients come with.
+    hold_seconds_max: Annotated[float, LIVE, number(0, 3600, "seconds")] = 15.0
     mute_seconds_max: Annotated[float, LIVE, number(0.001, DAY_SECONDS, "seconds")] = 20.0
     new_connections: Annotated[NewConnections, LIVE] = "held"
-    partition_mutations_rate: Annotated[
-        Positive | None, LIVE, Key(unit="partitions/s", default="unlimited")
-    ] = None
-    partition_mutations_burst: Annotated[
-        Positive | None, LIVE, Key(unit="partitions", default="the rate times all windows")
-    ] = None
+    partition_mutations_rate: Annotated[Positive | None, LIVE, Key(unit="partitions/s")] = None
+    partition_mutations_burst: Annotated[Positive | None, LIVE, Key(unit="partitions")] = None
     charge_validate_only: Annotated[bool, LIVE] = True
     charge_auto_created: Annotated[bool, LIVE] = True
     unknown_users: Annotated[UnknownUsers, LIVE] = "none"
-    producer_default: Annotated[Rate | None, LIVE, Key(default="unlimited")] = None
+    producer_default: Annotated[Rate | None, LIVE] = None
     producer_override: Annotated[_Overrides, LIVE] = _EMPTY
-    consumer_default: Annotated[Rate | None, LIVE, Key(default="unlimited")] = None
+    consumer_default: Annotated[Rate | None, LIVE] = None
     consumer_override: Annotated[_Overrides, LIVE] = _EMPTY
 
 
@@ -413,8 +377,6 @@ _ReplicaLists = Annotated[
     Key(
         range=Meta(max_length=TOPICS_MAX),
         must=f'must be a table of at most {TOPICS_MAX} topics: {{ "topic-a" = "0:1,1:2", "topic-b" = "*" }}',
-        kind="table of topic = replicas",
-        default="none",
     ),
 ]
 
@@ -426,8 +388,8 @@ class ReplicationSettings(Options, frozen=True):
     policy: Annotated[ReplicationPolicy, LIVE, one_of("kip73", "schedule")] = "schedule"
     window_samples: Annotated[int, LIVE, number(2, 3600, "windows")] = 11
     window_seconds: Annotated[int, LIVE, number(1, 3600, "seconds")] = 1
-    leader_rate: Annotated[Rate | None, LIVE, Key(default="unlimited")] = None
-    follower_rate: Annotated[Rate | None, LIVE, Key(default="unlimited")] = None
+    leader_rate: Annotated[Rate | None, LIVE] = None
+    follower_rate: Annotated[Rate | None, LIVE] = None
     leader_throttled_replicas: _ReplicaLists = _EMPTY
     follower_throttled_replicas: _ReplicaLists = _EMPTY
 
@@ -464,30 +426,23 @@ def _member_name(value: object) -> str:
     return value
 
 
-MemberName = Annotated[str, Key(parse=_member_name, kind="name")]
+_NO_BOOTSTRAP: Final = MappingProxyType({"bootstrap": "it is the key fleet.bootstrap"})
+MemberName = Annotated[str, Key(parse=_member_name)]
 
 
 class FleetOptions(Options, frozen=True):
     """`[fleet]`: whether and how this process shares quotas with other processes."""
 
-    name: Annotated[MemberName, Key(default="the host's name")] = ""
+    name: MemberName = ""
     members_max: Annotated[int, LIVE, number(1, MEMBERS_MAX, "members")] = 8
-    bind: Annotated[Address | None, NONE, Key(default="none; needed without `holder`")] = None
-    advertised: Annotated[
-        Address | None, Key(default="`bind`; `name` and its port where it is a wildcard")
-    ] = None
+    bind: Annotated[Address | None, NONE] = None
+    advertised: Address | None = None
     group: str = "__sluice"
-    bootstrap: Annotated[Addresses, Key(default="`cluster.bootstrap`")] = ()
-    cluster: Annotated[
-        ClusterOptions | None,
-        Key(
-            refused={"bootstrap": "it is the key fleet.bootstrap"},
-            default="with `bootstrap`: no SASL, plaintext",
-        ),
-    ] = None
-    holder: Annotated[Address | None, Key(default="none: the group chooses it")] = None
-    secret_file: Annotated[Path | None, Key(default="none: nothing is signed")] = None
-    tls: Annotated[FleetTls | None, Key(default="none: plaintext")] = None
+    bootstrap: Addresses = ()
+    cluster: Annotated[ClusterOptions | None, Key(refused=_NO_BOOTSTRAP)] = None
+    holder: Address | None = None
+    secret_file: Path | None = None
+    tls: FleetTls | None = None
     cut_off: Literal["share", "least"] = "share"
 
     @property
@@ -537,7 +492,7 @@ class FleetOptions(Options, frozen=True):
 
 TOPIC: Final = "topic"
 _COUNT_MAX: Final = 1_000_000
-_Cap = Annotated[int | None, LIVE, number(1, _COUNT_MAX, "replicas", default="unlimited")]
+_Cap = Annotated[int | None, LIVE, number(1, _COUNT_MAX, "replicas")]
 
 
 def _journal(value: object) -> str:
@@ -550,16 +505,8 @@ class ReassignmentSettings(Options, frozen=True):
     """`[reassignment]`; `journal` is a directory, "topic", or empty for the default directory."""
 
     mode: Literal["pass", "batch"] = "pass"
-    journal: Annotated[
-        str,
-        Key(
-            parse=_journal,
-            words={TOPIC: TOPIC, "file": "", "": ""},
-            kind='path, "file" or "topic"',
-            default='`reassignment` in `[state] directory`; needed with `mode = "batch"`',
-        ),
-    ] = ""
-    journal_topic: Topic = "__sluice-reassignments"
+    journal: Annotated[str, Key(parse=_journal, words={TOPIC: TOPIC, "file": "", "": ""})] = ""
+    journal_topic: str = "__sluice-reassignments"
     parallel_replica_count: Annotated[int, LIVE, number(1, _COUNT_MAX, "replicas")] = 1
     parallel_partition_count: Annotated[int, LIVE, number(1, _COUNT_MAX, "partitions")] = 10
     parallel_leader_movements: Annotated[int, LIVE, number(1, _COUNT_MAX, "partitions")] = 2
@@ -604,7 +551,7 @@ class ReassignmentSettings(Options, frozen=True):
 class CaptureOptions(Options, frozen=True):
     """`[capture]`: the recording of requests, one row each."""
 
-    directory: Annotated[Path | None, NONE, Key(default="none: no capture")] = None
+    directory: Annotated[Path | None, NONE] = None
     rotate_bytes: Annotated[int, number(10_000, 10**12, "bytes")] = 128_000_000
     rotate_seconds: Annotated[float, number(1, DAY_SECONDS, "seconds")] = 300.0
     max_bytes: Annotated[int, number(10_000, 10**15, "bytes")] = 10_000_000_000
@@ -620,33 +567,21 @@ WORKERS_MAX: Final = 64
 class ProcessOptions(Options, frozen=True):
     """`[process]`: how many processes relay. One per core relays what one per core can."""
 
-    workers: Annotated[
-        int, number(1, WORKERS_MAX, "processes"), Key(words={"auto": AUTO}, kind='number or "auto"')
-    ] = 1
+    workers: Annotated[int, number(1, WORKERS_MAX, "processes"), Key(words={"auto": AUTO})] = 1
 
 
 class AdminOptions(Options, frozen=True):
     """`[admin]`: the HTTP port for operators."""
 
     bind: Annotated[Address | None, NONE] = Address("127.0.0.1", 19080)
-    hosts: Annotated[
-        tuple[Host, ...],
-        Key(words={"": ()}, must="must be a list of host names", default="none but `bind`'s own"),
-    ] = ()
-    actions_from: Annotated[
-        Networks,
-        Key(
-            words={"": ()},
-            kind='network, or several, or "" for none',
-            default="loopback: `127.0.0.0/8`, `::1`",
-        ),
-    ] = (ip_network("127.0.0.0/8"), ip_network("::1"))
+    hosts: Annotated[tuple[Host, ...], Key(words={"": ()}, must="must be a list of host names")] = ()
+    actions_from: Annotated[Networks, Key(words={"": ()})] = (ip_network("127.0.0.0/8"), ip_network("::1"))
 
 
 class StateOptions(Options, frozen=True):
     """`[state]`: where the broker map survives a restart."""
 
-    directory: Annotated[Path | None, NONE, Key(default="none: nothing is kept")] = None
+    directory: Annotated[Path | None, NONE] = None
 
 
 LogLevel = Literal["debug", "info", "warning", "error"]

@@ -112,8 +112,6 @@ class Key(Struct, frozen=True, kw_only=True, eq=False):
         live: True when a changed value applies at reload, False when it needs a restart.
         secret: True when no error may show the value.
         refused: keys of the table that are not supported there, and why.
-        kind: how the documentation writes the type, where the type does not tell.
-        default: how the documentation writes the default, where the field's own default does not tell.
     """
 
     type: Any = None
@@ -125,8 +123,6 @@ class Key(Struct, frozen=True, kw_only=True, eq=False):
     live: bool = False
     secret: bool = False
     refused: Mapping[str, str] = _NOTHING
-    kind: str = ""
-    default: str = ""
 
     def read(self, path: str, value: object) -> Any:
         """Read a value of TOML or of the environment.
@@ -203,26 +199,10 @@ class Key(Struct, frozen=True, kw_only=True, eq=False):
         """The texts that are allowed; none where others are too."""
         return get_args(self.type) if get_origin(self.type) is Literal else ()
 
-    @property
-    def written_kind(self) -> str:
-        """The type of the key as the documentation writes it."""
-        if self.kind:
-            kind = self.kind
-        elif self.choices:
-            *names, last = (f'"{name}"' for name in self.choices)
-            kind = f"{', '.join(names)} or {last}"
-        elif is_table(self.type):
-            kind = "table"
-        elif get_origin(self.type) is tuple:
-            kind = f"{key_of(get_args(self.type)[0]).written_kind}, or several"
-        else:
-            kind = _KINDS[self.type]
-        return f'{kind}, or "" for none' if self.words.get("", self) is None else kind
 
-
-def number(low: float, high: float, unit: str = "", default: str = "") -> Key:
+def number(low: float, high: float, unit: str = "") -> Key:
     """Declare a number between two bounds."""
-    return Key(range=Meta(ge=low, le=high), unit=unit, default=default)
+    return Key(range=Meta(ge=low, le=high), unit=unit)
 
 
 def one_of(*names: str) -> Key:
@@ -429,20 +409,11 @@ _PARSERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     Address: _address,
     Network: _network,
 }
-_KINDS: Final[Mapping[Any, str]] = {
-    str: "text",
-    bool: "true or false",
-    int: "number",
-    float: "number",
-    Path: "path",
-    Address: "host:port",
-    Network: "network",
-}
 
 # Types of values that several keys have
-Port = Annotated[int, Key(range=Meta(ge=1, le=PORT_MAX), kind="port")]
+Port = Annotated[int, Key(range=Meta(ge=1, le=PORT_MAX))]
 Rate = Annotated[int, Key(range=Meta(ge=1, le=RATE_MAX), unit="bytes/s")]
-Host = Annotated[str, Key(parse=_host, kind="host")]
+Host = Annotated[str, Key(parse=_host)]
 Positive = Annotated[float, Key(range=Meta(gt=0, le=RATE_MAX), must="must be greater than 0")]
 Share = Annotated[float, Key(range=Meta(gt=0, le=1), must="must be greater than 0 and at most 1")]
 Addresses = Annotated[
