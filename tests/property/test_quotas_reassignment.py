@@ -14,18 +14,15 @@ from hypothesis import strategies as st
 
 from quotas.reassignment.batch import PATIENCE_ROUNDS, BatchLimits, next_batch, plan_moves
 from quotas.reassignment.step import Move, TopicPartition
+from tests.support.moves import batch_limits, replica_lists
 from tests.support.reassigned_cluster import Completion, SimulatedCluster
 from tests.support.reassigner import Reassigner
 
 _BROKERS = 9
 _POLLS_MAX = 400
 
-completions: st.SearchStrategy[Completion] = st.sampled_from(
-    ["added", "targets", "added, and targets where it shrinks"]
-)
-replica_lists = st.permutations(range(_BROKERS)).flatmap(
-    lambda order: st.integers(1, 5).map(lambda size: tuple(order[:size]))
-)
+completions: st.SearchStrategy[Completion] = st.sampled_from(get_args(Completion))
+placements = replica_lists(_BROKERS, 5)
 partition_limits = st.builds(
     BatchLimits,
     parallel_replica_count=st.integers(1, 3),
@@ -33,15 +30,7 @@ partition_limits = st.builds(
     parallel_leader_movements=st.integers(1, 3),
     max_concurrent_replica_movements=st.just(1000),
 )
-all_limits = st.builds(
-    BatchLimits,
-    parallel_replica_count=st.integers(1, 5),
-    parallel_partition_count=st.integers(1, 4),
-    parallel_leader_movements=st.integers(1, 3),
-    max_concurrent_replica_movements=st.integers(1, 8),
-    max_movements_in_per_broker=st.none() | st.integers(1, 3),
-    max_movements_out_per_broker=st.none() | st.integers(1, 3),
-)
+all_limits = batch_limits(5, 8)
 
 
 @dataclass
@@ -60,7 +49,7 @@ def worlds(draw: st.DrawFn, partitions_max: int = 6) -> World:
     cluster = SimulatedCluster(_BROKERS, draw(completions))
     moves = []
     for number in range(draw(st.integers(1, partitions_max))):
-        original, target = draw(replica_lists), draw(replica_lists)
+        original, target = draw(placements), draw(placements)
         min_isr = draw(st.integers(1, min(len(original), len(target))))
         cluster.create(("t", number), original, min_isr)
         moves.append(Move("t", number, original, target))

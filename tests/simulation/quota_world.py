@@ -12,13 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 from quotas.definitions.definitions import StaticQuotas
 from quotas.engine import Engine
-from quotas.limiters.limiter import Decision, Flow
+from quotas.limiters.limiter import Flow
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.options import capped
+from quotas.throttles.bandwidth import Throttle
+from tests.simulation.kafka_broker import KafkaGate
 from tests.support.engines import engine_with
 
 
@@ -70,28 +72,8 @@ class Waits:
     refused: int = 0
 
 
-class Gate(Protocol):
-    """What a channel asks: `quotas.throttles.bandwidth.Throttle`, or Kafka's own arithmetic."""
-
-    def flow(self) -> Flow:
-        """A place for one channel."""
-
-    def leave(self, flow: Flow, now_ms: int) -> None:
-        """The channel is gone."""
-
-    def produce(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """A Produce header was seen."""
-
-    def fetch(self, flow: Flow, now_ms: int) -> Decision:
-        """A Fetch was read."""
-
-    def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:
-        """What it may bring."""
-
-    def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """Its response begins."""
-
-
+Gate = Throttle | KafkaGate
+"""What a channel asks: the engine's throttle, or Kafka's own arithmetic."""
 Gates = Callable[[ClientOptions], Gate]
 
 

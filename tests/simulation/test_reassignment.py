@@ -6,6 +6,8 @@ are checked at every submission (tests/support/reassigner.py), the rest here. Ea
 rules by which Kafka's versions call a reassignment complete.
 """
 
+from typing import get_args
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -20,6 +22,7 @@ from hypothesis.stateful import (
 
 from quotas.reassignment.batch import BatchLimits
 from quotas.reassignment.step import Move, TopicPartition
+from tests.support.moves import batch_limits, replica_lists
 from tests.support.reassigned_cluster import Completion, RefusedError, SimulatedCluster
 from tests.support.reassigner import Reassigner
 
@@ -28,18 +31,8 @@ _PARTITIONS = 4
 _FACTOR_MAX = 4
 _POLLS_MAX = 200
 
-replica_lists = st.permutations(range(_BROKERS)).flatmap(
-    lambda order: st.integers(1, _FACTOR_MAX).map(lambda size: tuple(order[:size]))
-)
-all_limits = st.builds(
-    BatchLimits,
-    parallel_replica_count=st.integers(1, 3),
-    parallel_partition_count=st.integers(1, 4),
-    parallel_leader_movements=st.integers(1, 3),
-    max_concurrent_replica_movements=st.integers(1, 6),
-    max_movements_in_per_broker=st.none() | st.integers(1, 3),
-    max_movements_out_per_broker=st.none() | st.integers(1, 3),
-)
+placements = replica_lists(_BROKERS, _FACTOR_MAX)
+all_limits = batch_limits(3, 6)
 
 
 class Reassigning(RuleBasedStateMachine):
@@ -47,7 +40,7 @@ class Reassigning(RuleBasedStateMachine):
 
     completion: Completion = "targets"
 
-    @initialize(placed=st.lists(replica_lists, min_size=_PARTITIONS, max_size=_PARTITIONS), limits=all_limits)
+    @initialize(placed=st.lists(placements, min_size=_PARTITIONS, max_size=_PARTITIONS), limits=all_limits)
     def start(self, placed: list[tuple[int, ...]], limits: BatchLimits) -> None:
         self.cluster = SimulatedCluster(_BROKERS, self.completion)
         self.executor = Reassigner(self.cluster, limits)
@@ -55,7 +48,7 @@ class Reassigning(RuleBasedStateMachine):
         for number, replicas in enumerate(placed):
             self.cluster.create(("t", number), replicas, min_isr=max(1, len(replicas) - 1))
 
-    @rule(number=st.integers(0, _PARTITIONS - 1), wanted=replica_lists)
+    @rule(number=st.integers(0, _PARTITIONS - 1), wanted=placements)
     def ask(self, number: int, wanted: tuple[int, ...]) -> None:
         key = ("t", number)
         partition = self.cluster.partitions.get(key)
@@ -124,7 +117,7 @@ class Reassigning(RuleBasedStateMachine):
     def delete(self, data: st.DataObject) -> None:
         self.cluster.delete(data.draw(st.sampled_from(sorted(self.cluster.partitions))))
 
-    @rule(data=st.data(), wanted=replica_lists)
+    @rule(data=st.data(), wanted=placements)
     def reassign_elsewhere(self, data: st.DataObject, wanted: tuple[int, ...]) -> None:
         """Another tool reassigns a partition, even one with a step under way: Kafka allows it."""
         self.cluster.alter(data.draw(st.sampled_from(sorted(self.cluster.partitions))), wanted)
@@ -178,7 +171,7 @@ class Reassigning(RuleBasedStateMachine):
             assert {*partition.isr} <= {*target}
 
 
-@pytest.mark.parametrize("completion", ["added", "targets", "added, and targets where it shrinks"])
+@pytest.mark.parametrize("completion", get_args(Completion))
 def test_moves_end_at_their_target_after_any_failures(completion: Completion) -> None:
     class Machine(Reassigning):
         pass

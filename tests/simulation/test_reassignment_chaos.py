@@ -6,6 +6,7 @@ The simulated cluster refuses an override by an assertion, so I5 is checked at e
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import get_args
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,12 +14,11 @@ from hypothesis import strategies as st
 from proxy.config import ReassignmentSettings
 from quotas.reassignment.step import Move
 from tests.support.executor_world import Killed, World
+from tests.support.moves import replica_lists
 from tests.support.reassigned_cluster import Completion, RefusedError, SimulatedCluster
 
 BROKERS = 6
-ASSIGNMENTS = st.permutations(range(BROKERS)).flatmap(
-    lambda brokers: st.integers(1, 3).map(lambda size: tuple(brokers[:size]))
-)
+ASSIGNMENTS = replica_lists(BROKERS, 3)
 EVENTS = st.one_of(
     st.just(("round", 0)),
     st.just(("round", 0)),
@@ -31,7 +31,6 @@ EVENTS = st.one_of(
     st.tuples(st.just("mute"), st.integers(0, 1)),
     st.tuples(st.just("later"), st.integers(1, 20)),
 )
-COMPLETIONS: list[Completion] = ["added", "targets", "added, and targets where it shrinks"]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -39,7 +38,7 @@ COMPLETIONS: list[Completion] = ["added", "targets", "added, and targets where i
     ends=st.lists(st.tuples(ASSIGNMENTS, ASSIGNMENTS), min_size=1, max_size=2),
     events=st.lists(EVENTS, max_size=30),
     replica_count=st.integers(1, 3),
-    completion=st.sampled_from(COMPLETIONS),
+    completion=st.sampled_from(get_args(Completion)),
 )
 def test_moves_end_where_they_should(
     ends: list[tuple[tuple[int, ...], tuple[int, ...]]],
