@@ -139,14 +139,9 @@ class Leader:
             told[key] = end
             if size and not full:
                 wanted[key] = wanted.pop(key)  # who had something goes to the end
-            data = struct(
-                RESPONSE,
-                version,
-                "PartitionData",
-                partition_index=key[1],
-                high_watermark=end,
-                records=batches(count, self.batch_bytes) if count else b"",
-            )
+            records = batches(count, self.batch_bytes)
+            fields = {"partition_index": key[1], "high_watermark": end, "records": records}
+            data = struct(RESPONSE, version, "PartitionData", **fields)
             topics.setdefault(key[0], []).append(data)
         return self._frame(version, request, 0, session_id, topics), total
 
@@ -156,17 +151,10 @@ class Leader:
     def _frame(
         self, version: int, request: Any, error_code: int, session_id: int, topics: dict[int, list[Any]]
     ) -> bytes:
-        entries = [
-            struct(
-                RESPONSE,
-                version,
-                "FetchableTopicResponse",
-                topic=f"t{topic}",
-                topic_id=topic_id(topic),
-                partitions=partitions,
-            )
-            for topic, partitions in topics.items()
-        ]
+        entries = []
+        for topic, partitions in topics.items():
+            fields = {"topic": f"t{topic}", "topic_id": topic_id(topic), "partitions": partitions}
+            entries.append(struct(RESPONSE, version, "FetchableTopicResponse", **fields))
         message = RESPONSE(version=version, error_code=error_code, session_id=session_id, responses=entries)
         return framed(message, correlation_id=request.header.correlation_id)
 
@@ -207,36 +195,16 @@ class Follower:
         self.sent = set(self.offsets)
         self.sent_epoch = self.leader_epoch
         topics = [
-            struct(
-                REQUEST,
-                self.version,
+            self._topic(
                 "FetchTopic",
-                topic=f"t{topic}",
-                topic_id=topic_id(topic),
-                partitions=[
-                    struct(
-                        REQUEST,
-                        self.version,
-                        "FetchPartition",
-                        partition=partition,
-                        current_leader_epoch=self.leader_epoch,
-                        fetch_offset=named[topic, partition],
-                        partition_max_bytes=self.max_bytes,
-                    )
-                    for number, partition in named
-                    if number == topic
-                ],
+                topic,
+                [self._wanted(key[1], at) for key, at in named.items() if key[0] == topic],
             )
             for topic in dict.fromkeys(topic for topic, _ in named)
         ]
         forgotten = [
-            struct(
-                REQUEST,
-                self.version,
-                "ForgottenTopic",
-                topic=f"t{topic}",
-                topic_id=topic_id(topic),
-                partitions=sorted(partition for number, partition in gone if number == topic),
+            self._topic(
+                "ForgottenTopic", topic, sorted(partition for number, partition in gone if number == topic)
             )
             for topic in sorted({topic for topic, _ in gone})
         ]
@@ -257,6 +225,16 @@ class Follower:
             **replica,
         )
         return framed(message, self.correlation_id, f"broker-{self.broker}-fetcher-0")
+
+    def _topic(self, kind: str, topic: int, partitions: list[Any]) -> Any:
+        names = {"topic": f"t{topic}", "topic_id": topic_id(topic)}
+        return struct(REQUEST, self.version, kind, **names, partitions=partitions)
+
+    def _wanted(self, partition: int, offset: int) -> Any:
+        fields = {"current_leader_epoch": self.leader_epoch, "partition_max_bytes": self.max_bytes}
+        return struct(
+            REQUEST, self.version, "FetchPartition", partition=partition, fetch_offset=offset, **fields
+        )
 
     def take(self, frame: bytes) -> int:
         """Take a response; gives the bytes of records in it.

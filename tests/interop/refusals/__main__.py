@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,6 @@ from tests.bench.report import replace_between
 from tests.cluster import processes
 from tests.interop.families import FAMILIES, ROOT, Family
 from tests.interop.refusals import report
-from tests.interop.refusals import report as cases
 from tests.interop.refusals.measure import Lane, Membership, Outcome, Rig, Setting, consume, produce
 from tests.interop.refusals.script import Script
 from tests.interop.runs import Crowd, side_by_side
@@ -40,18 +40,18 @@ def produced(families: list[Family], section: str) -> list[tuple[Family, Setting
     """Return the cases of one section."""
     plain = Setting()
     chosen: dict[str, Callable[[Family], list[tuple[Setting, Script]]]] = {
-        "defaults": lambda _family: [(plain, way) for way in cases.WAYS],
+        "defaults": lambda _family: [(plain, way) for way in report.WAYS],
         "settings": lambda family: [
-            (setting, way) for setting in cases.SETTINGS[family.name] for way in cases.FEWER_WAYS
+            (setting, way) for setting in report.SETTINGS[family.name] for way in report.FEWER_WAYS
         ],
-        "acks0": lambda _family: [(cases.ACKS_0, way) for way in cases.ACKS_0_WAYS],
-        "transactions": lambda _family: [(cases.TRANSACTION, way) for way in cases.TRANSACTION_WAYS],
+        "acks0": lambda _family: [(report.ACKS_0, way) for way in report.ACKS_0_WAYS],
+        "transactions": lambda _family: [(report.TRANSACTION, way) for way in report.TRANSACTION_WAYS],
         "again": lambda family: [
             (plain, way)
-            for way in cases.AGAIN_WAYS
-            for _ in range(cases.AGAIN_RUNS if family.name == cases.AGAIN_FAMILY else 0)
+            for way in report.AGAIN_WAYS
+            for _ in range(report.AGAIN_RUNS if family.name == report.AGAIN_FAMILY else 0)
         ],
-        "endless": lambda _family: [(cases.ENDLESS, way) for way in cases.ENDLESS_WAYS],
+        "endless": lambda _family: [(report.ENDLESS, way) for way in report.ENDLESS_WAYS],
     }
     return [(family, setting, way) for family in families for setting, way in chosen[section](family)]
 
@@ -66,38 +66,32 @@ def measure(rig: Rig, families: list[Family], sections: list[str], directory: Pa
     # The first to need a coordinator waits for it: that is no client that is measured.
     first = next(family for family in FAMILIES if family.name == "librdkafka")
     consume(rig.lanes[0], first, directory, None)
-    produce(rig.lanes[0], first, cases.TRANSACTION, cases.NOTHING, directory)
+    produce(rig.lanes[0], first, report.TRANSACTION, report.NOTHING, directory)
     for section in sections:
         if section == "groups":
-            side_by_side(rig.lanes[:_LANES], [_group(family, directory, results) for family in families])
+            side_by_side(
+                rig.lanes[:_LANES], [partial(_group, family, directory, results) for family in families]
+            )
             results.members.sort(key=lambda pair: list(results.versions).index(pair[0].family))
             continue
         todo = produced(families, section)
         found: dict[int, Outcome] = {}
-        work = [_case(number, case, directory, found) for number, case in enumerate(todo)]
+        work = [partial(_case, number, case, directory, found) for number, case in enumerate(todo)]
         side_by_side(rig.lanes[: _ENDLESS_LANES if section == "endless" else _LANES], work)
         results.outcomes[section] = [found[number] for number in range(len(todo))]
     return results
 
 
-def _group(family: Family, directory: Path, results: Results) -> Callable[[Lane], None]:
-    def work(lane: Lane) -> None:
-        calm = consume(lane, family, directory, None)
-        results.members.append((calm, consume(lane, family, directory)))
-
-    return work
+def _group(family: Family, directory: Path, results: Results, lane: Lane) -> None:
+    calm = consume(lane, family, directory, None)
+    results.members.append((calm, consume(lane, family, directory)))
 
 
 def _case(
-    number: int, case: tuple[Family, Setting, Script], directory: Path, found: dict[int, Outcome]
-) -> Callable[[Lane], None]:
-    def work(lane: Lane) -> None:
-        family, setting, script = case
-        outcome = produce(lane, family, setting, script, directory)
-        found[number] = outcome
-        print(report.line(outcome), file=sys.stderr, flush=True)
-
-    return work
+    number: int, case: tuple[Family, Setting, Script], directory: Path, found: dict[int, Outcome], lane: Lane
+) -> None:
+    found[number] = produce(lane, *case, directory)
+    print(report.line(found[number]), file=sys.stderr, flush=True)
 
 
 def main() -> int:
