@@ -14,7 +14,6 @@ import secrets
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -137,21 +136,16 @@ class SluiceProcess:
     Args:
         arguments: what stands after `serve` on the command line.
         ports: where it listens, so that this object can say so.
-        directory: for its log and its configuration; removed with it when it was made here.
+        directory: for its log and its configuration.
         run_as: words before the command that run it as another user.
     """
 
     def __init__(
-        self,
-        arguments: Sequence[str],
-        ports: SluicePorts,
-        directory: Path | None = None,
-        run_as: Sequence[str] = (),
+        self, arguments: Sequence[str], ports: SluicePorts, directory: Path, run_as: Sequence[str] = ()
     ) -> None:
         self.ports = ports
         self.bootstrap = f"{HOST}:{ports.bootstrap}"
-        self._made = None if directory else tempfile.TemporaryDirectory(prefix="sluice-")
-        self.directory = directory or Path(self._made.name if self._made else "")
+        self.directory = directory
         self.log_path = self.directory / f"sluice-{ports.bootstrap}.log"
         self._child = processes.start(
             [*run_as, sys.executable, "-m", "proxy", "serve", *arguments], log=self.log_path, cwd=ROOT
@@ -173,11 +167,8 @@ class SluiceProcess:
         if kind is not None:
             print(f"--- sluice {self.bootstrap}\n{self.log()}", file=sys.stderr)
         code = self.stop()
-        text = self.log()
-        if self._made is not None:
-            self._made.cleanup()
         if kind is None and code != 0:
-            raise SluiceError(f"sluice ended with {code}\n{text}")
+            raise SluiceError(f"sluice ended with {code}\n{self.log()}")
 
     @property
     def process_id(self) -> int:
