@@ -38,6 +38,7 @@ Non-obvious:
 import string
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 from protocol import header
@@ -102,16 +103,15 @@ Entry: TypeAlias = tuple[int, int, Owed | None]
 InFlight: TypeAlias = list[Entry]
 
 
+@dataclass(slots=True, eq=False)
 class LocalResponse(Owed):
     """A response made in Sluice, or a part of one, that is sent in its turn. The broker owes none for it."""
 
-    __slots__ = ("response",)
-    made = True
-
-    def __init__(self, response: bytes | bytearray | memoryview) -> None:
-        self.response = response
+    made: ClassVar[bool] = True
+    response: bytes | bytearray | memoryview
 
 
+@dataclass(slots=True, eq=False)
 class PendingResponse(Owed):
     """A response that the shell has yet to make.
 
@@ -119,10 +119,7 @@ class PendingResponse(Owed):
         forwarded: makes the owed response if the shell sends a request to the broker first; None if it sends none.
     """
 
-    __slots__ = ("forwarded",)
-
-    def __init__(self, forwarded: "Callable[[Forward], Owed] | None") -> None:
-        self.forwarded = forwarded
+    forwarded: "Callable[[Forward], Owed] | None"
 
     def respond(
         self, _direction: "ChannelDirection", _buf: Buffer, _pos: int, _end: int, entry: Entry, _now_ms: int
@@ -260,6 +257,7 @@ _SESSION_END_MS_MAX: Final = 20_000
 _SESSION_HOLD_SHARE: Final = 20
 
 
+@dataclass(slots=True, eq=False)
 class MuteLimits:
     """The bounds of one channel's mutes and holds.
 
@@ -268,24 +266,13 @@ class MuteLimits:
             None where no group request was seen.
     """
 
-    __slots__ = (
-        "_engine",
-        "_mute_ms_max",
-        "_schedules",
-        "_session_ms",
-        "_session_until_ms",
-        "_version",
-        "group_session_timeout_ms",
-    )
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._version: object = None  # of the engine, when its options were read
-        self._schedules = False
-        self._mute_ms_max = 0
-        self._session_ms = 0  # the duration of the principal's session; 0 = unlimited (KIP-368)
-        self._session_until_ms = 0  # the latest end of a mute
-        self.group_session_timeout_ms: int | None = None
+    _engine: Engine
+    _version: object = None  # of the engine, when its options were read
+    _schedules: bool = False
+    _mute_ms_max: int = 0
+    _session_ms: int = 0  # the duration of the principal's session; 0 = unlimited (KIP-368)
+    _session_until_ms: int = 0  # the latest end of a mute
+    group_session_timeout_ms: int | None = None
 
     def bounded(self, throttle_ms: int, now_ms: int) -> int:
         """Return how much of a throttle time is enforced from now on and sent to the client, in ms."""
@@ -377,6 +364,7 @@ def is_reported(throttle_ms: int, reported_at_ms: int, now_ms: int) -> bool:
     return now_ms - reported_at_ms >= REPORT_EVERY_MS or now_ms == reported_at_ms
 
 
+@dataclass(slots=True, eq=False)
 class TopicLookup:
     """The sizes of topics that a waiting request has asked for (KIP-599), filled in as responses arrive.
 
@@ -385,11 +373,8 @@ class TopicLookup:
         sizes: number of partitions by name or id; topics that the broker does not know are not in it.
     """
 
-    __slots__ = ("pending", "sizes")
-
-    def __init__(self) -> None:
-        self.pending = 0
-        self.sizes: dict[str | bytes, int] = {}
+    pending: int = 0
+    sizes: dict[str | bytes, int] = field(default_factory=dict)
 
 
 class Identity:
@@ -429,11 +414,13 @@ _LONG_CLIENT_ID: Final = bytes(CLIENT_ID_CHARACTERS_MAX + 1)  # stands for all l
 _PLAIN: Final = Observer()  # makes the walks of channels without an observer
 
 
+@dataclass(slots=True, eq=False)
 class ChannelState:
     """The state that a channel's two directions share.
 
     Attributes:
         mute_until_ms: no further request is handled before this time (KIP-219); past, or 0, when not muted.
+        muting: the throttle of the present or last mute; None before the first.
         mute_limits: the bounds of every mute and hold.
         intake: whether requests are taken; `enter` changes it.
         in_flight_max: with this many owed responses no further request is handled; 0 unless the intake is OPEN.
@@ -467,106 +454,57 @@ class ChannelState:
             and its version; -1 before the first.
     """
 
-    __slots__ = (
-        "_client_ids_bytes",
-        "_identities",
-        "_limit_version",
-        "_muted_at",
-        "_muted_by",
-        "_question_bytes",
-        "authenticated",
-        "awaits_responses",
-        "counted",
-        "engine",
-        "fetch_owed",
-        "forward",
-        "guarded",
-        "identity",
-        "in_flight",
-        "in_flight_max",
-        "intake",
-        "library",
-        "lookup",
-        "mutations_owed",
-        "mute_limits",
-        "mute_until_ms",
-        "now_ns",
-        "observer",
-        "passed_front",
-        "passed_version",
-        "question",
-        "queued_bytes",
-        "reported_at_ms",
-        "request_throttle",
-        "request_throttle_version",
-        "requests",
-        "responses",
-        "sasl",
-        "sessions",
-        "settings",
-        "share_held_until_ms",
-        "stats",
-        "unmeasured_version",
-        "user",
-        "uses_share_fetch",
-        "virtual_time",
-        "walks",
-        "walks_all",
-    )
+    settings: ChannelSettings
+    engine: Engine
+    sessions: SessionTable
+    stats: Stats
+    observer: Observer | None = None
+    requests: "ChannelDirection" = field(init=False)
+    responses: "ChannelDirection" = field(init=False)
+    walks: Observer = field(init=False)
+    walks_all: bool = field(init=False)
+    mute_limits: MuteLimits = field(init=False)
+    virtual_time: ConnectionTime = field(init=False)
+    user: str = field(init=False)
+    in_flight: InFlight = field(default_factory=list)
+    intake: Intake = Intake.OPEN
+    in_flight_max: int = IN_FLIGHT_MAX
+    mute_until_ms: int = 0
+    muting: Muting | None = None
+    _muted_at: float | None = None  # its limit at that time
+    _limit_version: object = None  # of the engine, at that time
+    library: str = ""
+    counted: bool = False
+    awaits_responses: bool = False
+    fetch_owed: bool = False
+    lookup: TopicLookup | None = None
+    mutations_owed: int = 0
+    now_ns: int = 0
+    unmeasured_version: object = None
+    request_throttle: RequestThrottle | None = None
+    request_throttle_version: object = None
+    reported_at_ms: int = 0
+    uses_share_fetch: bool = False
+    share_held_until_ms: int = 0
+    authenticated: bool = False
+    sasl: SaslExchange | None = None
+    queued_bytes: int = 0
+    _client_ids_bytes: int = 0  # of client ids
+    _question_bytes: int = 0  # of the request at the shell
+    question: Question | None = None
+    forward: bytes | None = None
+    guarded: Guarded | None = None
+    passed_front: bytes = b""
+    passed_version: int = -1
+    _identities: tuple[Identity, ...] = ()  # nearly always one
+    identity: Identity | None = None
 
-    requests: "ChannelDirection"
-    responses: "ChannelDirection"
-
-    def __init__(
-        self,
-        settings: ChannelSettings,
-        engine: Engine,
-        sessions: SessionTable,
-        stats: Stats,
-        observer: Observer | None = None,
-    ) -> None:
-        self.settings = settings
-        self.engine = engine
-        self.observer = observer
-        self.walks = _PLAIN if observer is None else observer
+    def __post_init__(self) -> None:
+        self.walks = _PLAIN if self.observer is None else self.observer
         self.walks_all = self.walks.walks_all
-        self.sessions = sessions
-        self.stats = stats
-        self.in_flight: InFlight = []
-        self.intake = Intake.OPEN
-        self.in_flight_max = IN_FLIGHT_MAX
-        self.mute_until_ms = 0
-        self._muted_by: Muting | None = None
-        self._muted_at: float | None = None  # its limit at that time
-        self._limit_version: object = None  # of the engine, at that time
-        self.mute_limits = MuteLimits(engine)
-        self.library = ""
-        self.counted = False
-        self.awaits_responses = False
-        self.fetch_owed = False
-        self.lookup: TopicLookup | None = None
-        self.mutations_owed = 0
-        self.now_ns = 0
-        self.unmeasured_version: object = None
-        self.request_throttle: RequestThrottle | None = None
-        self.request_throttle_version: object = None
+        self.mute_limits = MuteLimits(self.engine)
         self.virtual_time = ConnectionTime(self.in_flight)
-        self.reported_at_ms = 0
-        self.uses_share_fetch = False
-        self.share_held_until_ms = 0
-        self.user = settings.user
-        self.authenticated = False
-        self.sasl: SaslExchange | None = None
-        self.queued_bytes = 0
-        self._client_ids_bytes = 0  # of client ids
-        self._question_bytes = 0  # of the request at the shell
-        self.question: Question | None = None
-        self.forward: bytes | None = None
-        self.guarded: Guarded | None = None
-        self.passed_front = b""
-        self.passed_version = -1
-        self._identities: tuple[Identity, ...] = ()  # nearly always one
-        self.identity: Identity | None = None
+        self.user = self.settings.user
 
     @property
     def kept_bytes(self) -> int:
@@ -640,8 +578,8 @@ class ChannelState:
         mute_ms = self.mute_limits.bounded(throttle_ms, now_ms)
         if now_ms + mute_ms > self.mute_until_ms:
             self.mute_until_ms = now_ms + mute_ms
-            if self._muted_by is not throttle or self._limit_version is not self.engine.version:
-                self._muted_by = throttle
+            if self.muting is not throttle or self._limit_version is not self.engine.version:
+                self.muting = throttle
                 self._muted_at = self._limit(throttle)
                 self._limit_version = self.engine.version
         if self.observer is not None:
@@ -678,16 +616,11 @@ class ChannelState:
     @property
     def mutes_acknowledgements(self) -> bool:
         """Whether the mute is for a quota that counts every request, also acknowledgements of records."""
-        return isinstance(self._muted_by, RequestThrottle | UserThrottle)
-
-    @property
-    def muting(self) -> Muting | None:
-        """The throttle of the present or last mute; None before the first."""
-        return self._muted_by
+        return isinstance(self.muting, RequestThrottle | UserThrottle)
 
     def muted_by(self, throttle: AnyThrottle, now_ms: int) -> int:
         """Return for how many more ms the channel is muted by this throttle; 0 if it is not."""
-        return max(0, self.mute_until_ms - now_ms) if self._muted_by is throttle else 0
+        return max(0, self.mute_until_ms - now_ms) if self.muting is throttle else 0
 
     def enter(self, intake: Intake) -> None:
         """Set the intake, which decides whether requests are taken; no effect after ENDED."""
@@ -746,14 +679,14 @@ class ChannelState:
         """
         if self.observer is not None:
             self.observer.reconsidered()
-        throttle = self._muted_by
+        throttle = self.muting
         if throttle is None:
             return
         limit = self._limit(throttle)
         raised = limit is None or self._muted_at is None or limit > self._muted_at
         if raised or not self.engine.enforcing:
             self.mute_until_ms = 0
-            self._muted_by = None
+            self.muting = None
 
     def _limit(self, throttle: Muting) -> float | None:
         if not isinstance(throttle, Throttle | RequestThrottle):
@@ -771,6 +704,7 @@ NS_PER_MS: Final = 1_000_000
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False)
 class ChannelDirection(ABC):
     """One direction of a channel. `proxy.channel.channel` defines its interface for the shell.
 
@@ -784,26 +718,14 @@ class ChannelDirection(ABC):
         response_owed: whether the walked Produce, or the one whose bytes are still to come, is owed a response.
     """
 
-    __slots__ = (
-        "_charged_flow",
-        "_parsing",
-        "frame_bytes",
-        "moved_ns",
-        "response_owed",
-        "state",
-        "verdict",
-        "walk",
-    )
-
-    def __init__(self, state: ChannelState) -> None:
-        self.state = state
-        self.verdict = Verdict()
-        self.moved_ns = 0
-        self.frame_bytes = 0
-        self.walk: Walk | None = None
-        self.response_owed = False
-        self._charged_flow: Flow | None = None
-        self._parsing: Job | None = None  # the job whose result is awaited
+    state: ChannelState
+    verdict: Verdict = field(default_factory=Verdict, init=False)
+    moved_ns: int = field(default=0, init=False)
+    frame_bytes: int = field(default=0, init=False)
+    walk: Walk | None = field(default=None, init=False)
+    response_owed: bool = field(default=False, init=False)
+    _charged_flow: Flow | None = field(default=None, init=False)
+    _parsing: Job | None = field(default=None, init=False)  # the job whose result is awaited
 
     # The cause of the error for frames that are too long.
     too_long: ClassVar[str]

@@ -22,6 +22,7 @@ Non-obvious:
   which its client has no such quota; any change of quotas changes the version.
 """
 
+from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -59,6 +60,7 @@ PROBED_MAX: Final = 16  # requests timed between two visits: each costs a third 
 ANY_WAIT: Final = -1  # as long as it likes: a group's members wait for each other
 
 
+@dataclass(slots=True, eq=False)
 class Probe(Owed):
     """A timed request: wraps its owed response.
 
@@ -73,48 +75,19 @@ class Probe(Owed):
         acks_all: whether it is a Produce whose response waits for followers too.
     """
 
-    __slots__ = (
-        "_depth",
-        "_no_wait_bytes",
-        "_owed",
-        "_requests",
-        "_times",
-        "acks_all",
-        "key",
-        "request_bytes",
-        "response_bytes",
-        "sent_ns",
-        "took_ns",
-        "wait_ns",
-        "waited_ns",
-    )
-
-    def __init__(
-        self,
-        times: "RequestTimes",
-        requests: ChannelDirection,
-        key: int,
-        request_bytes: int,
-        owed: Owed | None,
-        wait_ns: int = 0,
-        no_wait_bytes: int = 0,
-        *,
-        acks_all: bool = False,
-    ) -> None:
-        state = requests.state
-        self._times = times
-        self._requests = requests
-        self._owed = owed
-        self._depth = max(1, len(state.in_flight))
-        self._no_wait_bytes = no_wait_bytes
-        self.key = key
-        self.acks_all = acks_all
-        self.request_bytes = request_bytes
-        self.response_bytes = 0
-        self.sent_ns = state.now_ns
-        self.wait_ns = wait_ns
-        self.took_ns = -1
-        self.waited_ns = 0
+    _times: "RequestTimes"
+    _requests: ChannelDirection
+    key: int
+    request_bytes: int
+    _owed: Owed | None
+    wait_ns: int
+    _no_wait_bytes: int
+    acks_all: bool
+    sent_ns: int
+    _depth: int
+    response_bytes: int = 0
+    took_ns: int = -1
+    waited_ns: int = 0
 
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
@@ -251,6 +224,7 @@ _HEAD_BYTES: Final = 8  # length and correlation id
 _INT32: Final = Struct(">i")
 
 
+@dataclass(slots=True, eq=False)
 class Measured(Owed):
     """A measured request that is with the broker: wraps its owed response.
 
@@ -262,38 +236,16 @@ class Measured(Owed):
         throttle_ms: the decision when the response began; -1 before that.
     """
 
-    __slots__ = (
-        "key",
-        "no_wait_bytes",
-        "owed",
-        "quota",
-        "requests",
-        "sent_ns",
-        "throttle",
-        "throttle_ms",
-        "times",
-        "wait_us",
-    )
-
-    def __init__(
-        self,
-        times: "RequestTimes",
-        requests: ChannelDirection,
-        key: int,
-        throttle: RequestThrottle,
-        quota: ClientQuota,
-        owed: Owed | None,
-    ) -> None:
-        self.times = times
-        self.requests = requests
-        self.key = key
-        self.throttle = throttle
-        self.quota = quota
-        self.owed = owed
-        self.sent_ns = requests.state.now_ns
-        self.wait_us = 0
-        self.no_wait_bytes = 0
-        self.throttle_ms = _NOT_CHARGED
+    times: "RequestTimes"
+    requests: ChannelDirection
+    key: int
+    throttle: RequestThrottle
+    quota: ClientQuota
+    owed: Owed | None
+    sent_ns: int
+    wait_us: int = 0
+    no_wait_bytes: int = 0
+    throttle_ms: int = _NOT_CHARGED
 
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
@@ -312,6 +264,7 @@ class Measured(Owed):
         return self
 
 
+@dataclass(slots=True, eq=False)
 class RequestTimes:
     """Measures the requests of one channel, and times some of them.
 
@@ -321,17 +274,13 @@ class RequestTimes:
         measured: the last measured request, until its response arrives.
     """
 
-    __slots__ = ("_asked", "_began_ns", "_probes", "_stopped_ns", "armed", "measured", "probe")
-
-    def __init__(self) -> None:
-        self.armed = False
-        self.probe: Probe | None = None
-        self.measured: Measured | None = None
-        self._probes: list[Probe] | None = (
-            None  # whose responses have begun; None for most channels, which are idle
-        )
-        self._asked = 0
-        self._began_ns = self._stopped_ns = 0
+    armed: bool = False
+    probe: Probe | None = None
+    measured: Measured | None = None
+    _probes: list[Probe] | None = None  # whose responses have begun; None for most channels, which are idle
+    _asked: int = 0
+    _began_ns: int = 0
+    _stopped_ns: int = 0
 
     def measure(
         self,
@@ -414,7 +363,18 @@ class RequestTimes:
             and body + 4 <= min(end, pos + 4 + length)
             and _is_acks_all(buf, body, asked_version)
         )
-        self.probe = Probe(self, direction, key, 4 + length, owed, wait_ns, no_wait_bytes, acks_all=acks_all)
+        self.probe = Probe(
+            self,
+            direction,
+            key,
+            4 + length,
+            owed,
+            wait_ns,
+            no_wait_bytes,
+            acks_all,
+            state.now_ns,
+            len(in_flight),
+        )
         in_flight[-1] = (correlation_id, version, self.probe)
 
     def _measure(
@@ -443,7 +403,7 @@ class RequestTimes:
         # With acks=0 no entry was added.
         if owed_to != correlation_id or isinstance(owed, Measured | LocalResponse | PendingResponse):
             return 0
-        measured = Measured(self, direction, key, throttle, identity.quota, owed)
+        measured = Measured(self, direction, key, throttle, identity.quota, owed, state.now_ns)
         if key in FETCHES:
             wait = read_wait(buf, pos, end, body, head)
             if wait is None and end - pos < head[0] + 4:

@@ -5,6 +5,7 @@ writes it; only the shell acts on it.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 from types import MappingProxyType
 from typing import Any, Final
@@ -34,6 +35,7 @@ UNDECIDED: Final = 1  # the common bit of the odd ones
 _PARSED_TIMES: Final = 24
 
 
+@dataclass(slots=True, eq=False)
 class Job:
     """One function with its arguments and, when it has run, its result.
 
@@ -41,14 +43,11 @@ class Job:
         done: whether it has run. Set last, by the thread that runs it.
     """
 
-    __slots__ = ("_arguments", "_error", "_function", "_result", "done")
-
-    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        self._function = function
-        self._arguments = arguments
-        self._result: Any = None
-        self._error: Exception | None = None
-        self.done = False
+    _function: Callable[..., Any]
+    _arguments: tuple[Any, ...]
+    _result: Any = None
+    _error: Exception | None = None
+    done: bool = False
 
     def matches(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
         """Whether this is the job for this function and these arguments."""
@@ -86,6 +85,7 @@ def _nothing() -> None:
 AGAIN: Final = Job(_nothing, ())
 
 
+@dataclass(slots=True, eq=False)
 class Verdict:
     """The outcome of `receive`. The first `passing` bytes are forwarded; `order` decides on the rest.
 
@@ -110,36 +110,19 @@ class Verdict:
         acks_zero: whether a Produce with acks=0 was seen: it is delivered even if its client has closed.
     """
 
-    __slots__ = (
-        "acks_zero",
-        "charged_ahead",
-        "drop",
-        "held",
-        "insert",
-        "job",
-        "need",
-        "order",
-        "passing",
-        "passthrough",
-        "patches",
-        "signal",
-        "until_ms",
-    )
-
-    def __init__(self) -> None:
-        self.passing = 0
-        self.order = PASS
-        self.patches = 0
-        self.passthrough = 0
-        self.need = 0
-        self.drop = 0
-        self.insert: bytes | bytearray | memoryview = b""
-        self.until_ms = 0
-        self.held = False
-        self.job: Job | None = None
-        self.signal = False
-        self.charged_ahead = False
-        self.acks_zero = False
+    passing: int = 0
+    order: int = PASS
+    patches: int = 0
+    passthrough: int = 0
+    need: int = 0
+    drop: int = 0
+    insert: bytes | bytearray | memoryview = b""
+    until_ms: int = 0
+    held: bool = False
+    job: Job | None = None
+    signal: bool = False
+    charged_ahead: bool = False
+    acks_zero: bool = False
 
 
 # The states of a channel's intake: whether it takes requests, and if not, the event that it waits for.

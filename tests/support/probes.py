@@ -8,9 +8,10 @@ from tests.support.playbook import channel_machine
 
 def outstanding(sent_ns: int, wait_ns: int = 0) -> Probe:
     """A request that the broker has."""
-    channel = channel_machine()
-    channel.requests.receive(bytearray(), 0, 0, sent_ns)  # the time at which its shell has read last
-    return Probe(RequestTimes(), channel.requests, FETCH, 100, None, wait_ns)
+    requests = channel_machine().requests
+    return Probe(
+        RequestTimes(), requests, FETCH, 100, None, wait_ns, 0, acks_all=False, sent_ns=sent_ns, _depth=1
+    )
 
 
 def finished(took_ns: int, waited_ns: int = 0, wait_ns: int = 1_000_000_000) -> Probe:
