@@ -36,7 +36,7 @@ from typing import Final, NamedTuple, Protocol
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.capture import Capture, Tap
 from proxy.channel.direction import NS_PER_MS, ChannelState, Forward, Muting, Question, SharedResponse
-from proxy.channel.follower import LinkObserver, ReplicaLink, ReplicaRequests, ReplicaThrottle
+from proxy.channel.follower import ReplicaLink, ReplicaRequests, ReplicaThrottle
 from proxy.channel.request_time import NONE_PROBED, Probe, Probed, RequestTimes
 from proxy.channel.requests import RequestDirection
 from proxy.channel.responses import ResponseDirection
@@ -184,7 +184,7 @@ class Channel(ChannelState):
         self._times = times = RequestTimes()
         if settings.replication is not None:
             self._link = link = ReplicaLink(settings.replication, settings.broker, stats)
-            super().__init__(settings, engine, sessions, stats, LinkObserver(link))
+            super().__init__(settings, engine, sessions, stats, link)
             self.requests = ReplicaRequests(self, link)
         elif tap is not None:
             capture = Capture(self, engine, tap, times)

@@ -26,6 +26,7 @@ Inter-broker SASL exchanges are forwarded unread: since Kafka 1.0 brokers frame 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from struct import Struct
 from typing import Any, Final, NamedTuple
@@ -103,8 +104,9 @@ class ReplicaThrottle(NamedTuple):
     limit: float
 
 
-class ReplicaLink:
-    """The fetch session and claims of one connection.
+@dataclass(slots=True, eq=False)
+class ReplicaLink(Observer):
+    """The fetch session and claims of one connection; observes its channel.
 
     A request is taken and decided on in portions (`protocol.primitives`), each at its own `now_ms`. In between, other
     links may be granted bytes of the same rates, quotas and lists may change (the lists apply as they were when the
@@ -113,51 +115,37 @@ class ReplicaLink:
     Attributes:
         follower: the id of the fetching broker; -1 before its first Fetch.
         session: the partitions that the follower fetches, and those in the leader's session.
-        waits: whether the current request was taken already and waits.
+        waiting: whether the current request was taken already and waits.
         unthrottled: whether no replica is left out on this connection, since it has too many to be kept in memory.
         fetch_in_flight: whether a Fetch is with the leader.
-        reconsidered: whether quotas have changed since the current request was decided on.
+        changed: whether quotas have changed since the current request was decided on.
         now_ms: the time of the next portion; set before each.
     """
 
-    __slots__ = (
-        "_claimed",
-        "_claims",
-        "_left_out",
-        "_quotas",
-        "_replicas_counted",
-        "_stats",
-        "_unchecked",
-        "_waits_until_ms",
-        "fetch_in_flight",
-        "follower",
-        "leader",
-        "now_ms",
-        "reconsidered",
-        "session",
-        "unthrottled",
-        "waits",
-    )
+    _quotas: ReplicationQuotas
+    leader: int
+    _stats: Stats
+    follower: int = -1
+    session: ReplicaSession = field(default_factory=ReplicaSession)
+    waiting: bool = False
+    unthrottled: bool = False
+    fetch_in_flight: bool = False
+    changed: bool = False
+    now_ms: int = 0
+    _waits_until_ms: int = 0
+    _claims: Claims | None = None
+    _left_out: Claim | None = None  # one of those that the last decision left out
+    # The least recently granted claim is first.
+    _claimed: dict[TopicPartition, Claim] = field(default_factory=dict)
+    _replicas_counted: int = 0
+    # New replicas for which a poll of the cluster must show whether they are throttled: the number of polls before,
+    # and since when they are new.
+    _unchecked: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
-    def __init__(self, quotas: ReplicationQuotas, leader: int, stats: Stats) -> None:
-        self._quotas = quotas
-        self._stats = stats
-        self.leader = leader
-        self.follower = -1
-        self.session = ReplicaSession()
-        self.waits = False
-        self.unthrottled = leader == ANY_BROKER  # behind a port for several brokers, the leader is unknown
-        self.fetch_in_flight = False
-        self.reconsidered = False
-        self.now_ms = 0
-        self._waits_until_ms = 0
-        self._claims: Claims | None = None
-        self._left_out: Claim | None = None  # one of those that the last decision left out
-        self._claimed: dict[TopicPartition, Claim] = {}  # the least recently granted claim is first
-        self._replicas_counted = 0
-        # New replicas for which a poll of the cluster must show whether they are throttled: the number of polls before,
-        # and since when they are new.
-        self._unchecked: dict[TopicPartition, tuple[int, int]] = {}
+    def __post_init__(self) -> None:
+        self.unthrottled = (
+            self.leader == ANY_BROKER
+        )  # behind a port for several brokers, the leader is unknown
 
     def take(
         self, fields: FetchFields, frame: FollowerRequest, fields_at: int, version: int
@@ -173,7 +161,7 @@ class ReplicaLink:
         self._replicas_counted = count
         self._quotas.links.add(self)
         if self._quotas.replicas <= REPLICAS_MAX:
-            self.waits = True
+            self.waiting = True
             return 0
         self._stats.replication_unmirrored += 1
         self.unthrottled = self.session.full
@@ -210,7 +198,7 @@ class ReplicaLink:
     def leaving_out(self) -> ReplicaThrottle | None:
         """Return the limit for which the present Fetch, or the one that waits, leaves replicas out."""
         claim = self._left_out
-        if claim is None or not (self.waits or self.fetch_in_flight):
+        if claim is None or not (self.waiting or self.fetch_in_flight):
             return None
         now_ms, quotas = self.now_ms, self._quotas
         rate = max(claim.reservation.rates, key=lambda rate: rate.ready_in_ms(claim.least, now_ms))
@@ -226,7 +214,7 @@ class ReplicaLink:
 
     def forwarded(self) -> None:
         """Register that the request was sent to the leader: its response is expected."""
-        self.waits = False
+        self.waiting = False
         self.fetch_in_flight = True
 
     def update(self, statuses: Sequence[ReplicaStatus], now_ms: int) -> None:
@@ -247,6 +235,22 @@ class ReplicaLink:
             elif granted > _PROBE_BYTES and replica is not None and not replica.in_sync:
                 # It was limited to less than a batch and was not the first partition: such a partition stays empty.
                 claim.least = min(2 * granted, replica.max_bytes)
+
+    def reconsidered(self) -> None:
+        """Let a waiting Fetch be decided on again: quotas or their enforcement have changed."""
+        self.changed = True
+
+    def walked(self, direction: ChannelDirection, walk: Walk, now_ms: int) -> None:
+        """Update the partitions' state from the part that was walked; end the response after its last part."""
+        assert isinstance(direction, ResponseDirection), "no request is walked here"
+        assert isinstance(walk, ReplicaWalk), "no other response is walked here"
+        if walk.statuses:
+            self.update(walk.statuses, now_ms)
+            walk.statuses.clear()
+        if direction.walk is None:
+            self.response_ended(now_ms)
+            if direction.state.awaits_responses:  # a second Fetch waits
+                direction.resume_requests()
 
     def response_ended(self, now_ms: int) -> None:
         """End the response: partitions that it did not contain have returned no bytes."""
@@ -387,13 +391,11 @@ _RESPONSE_HEAD_BYTES: Final = 19
 _ERROR_AND_SESSION: Final = Struct(">hi")
 
 
+@dataclass(slots=True, eq=False)
 class _Fetched(Owed):
     """A leader's response to its follower's Fetch."""
 
-    __slots__ = ("_link",)
-
-    def __init__(self, link: ReplicaLink) -> None:
-        self._link = link
+    _link: ReplicaLink
 
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
@@ -474,7 +476,7 @@ class ReplicaRequests(RequestReader):
         if link.fetch_in_flight:  # brokers send one at a time; a second one waits for the response
             return self.await_responses()
         if self._work is None:
-            if not link.waits:  # otherwise it was read before, and has waited
+            if not link.waiting:  # otherwise it was read before, and has waited
                 self._current = self._read(buf, pos, head)
             if self._current is None:
                 return self.verdict.order
@@ -523,8 +525,8 @@ class ReplicaRequests(RequestReader):
         """Apply a Fetch to the session; then forward it, hold it, or send an empty local response."""
         length, key, version, correlation_id, _ = head
         link, state = self._link, self.state
-        link.reconsidered = False
-        if not link.waits:
+        link.changed = False
+        if not link.waiting:
             error = yield from link.take(fields, frame, fields_at, version)
             if error:
                 return self._respond_locally(head, fetch.empty_response(version, correlation_id, 0, 0, error))
@@ -554,9 +556,9 @@ class ReplicaRequests(RequestReader):
         link = self._link
         until_ms = link.wait_until(ready_ms, link.now_ms)
         if until_ms:
-            return self.next_turn() if link.reconsidered else self.wait(until_ms, held=True)
+            return self.next_turn() if link.changed else self.wait(until_ms, held=True)
         self.state.stats.replica_fetches_answered += 1
-        link.waits = False
+        link.waiting = False
         self._current = None
         session_id = link.session.respond_locally()
         return self._respond_locally(head, fetch.empty_response(version, correlation_id, session_id, 0))
@@ -568,32 +570,3 @@ class ReplicaRequests(RequestReader):
         self.counts[key] += 1
         self.verdict.signal = True
         return self.replace(length + 4, b"")
-
-
-class LinkObserver(Observer):
-    """Updates the link from the leader's responses, and releases what it holds at the end."""
-
-    __slots__ = ("_link",)
-
-    def __init__(self, link: ReplicaLink) -> None:
-        self._link = link
-
-    def reconsidered(self) -> None:
-        """Let a waiting Fetch be decided on again: quotas or their enforcement have changed."""
-        self._link.reconsidered = True
-
-    def walked(self, direction: ChannelDirection, walk: Walk, now_ms: int) -> None:
-        """Update the partitions' state from the part that was walked; end the response after its last part."""
-        assert isinstance(direction, ResponseDirection), "no request is walked here"
-        assert isinstance(walk, ReplicaWalk), "no other response is walked here"
-        if walk.statuses:
-            self._link.update(walk.statuses, now_ms)
-            walk.statuses.clear()
-        if direction.walk is None:
-            self._link.response_ended(now_ms)
-            if direction.state.awaits_responses:  # a second Fetch waits
-                direction.resume_requests()
-
-    def close(self, now_ms: int) -> Iterator[None]:
-        """End the link; iterate over the result to free its memory in portions."""
-        return self._link.close(now_ms)

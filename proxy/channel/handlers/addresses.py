@@ -11,6 +11,7 @@ offered it). ApiVersions of any version is forwarded: a broker responds to an un
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -28,7 +29,6 @@ from protocol.api import (
 )
 from protocol.header import RequestHead
 from protocol.messages import addresses, api_versions, metadata, reassignments
-from protocol.messages import metadata as metadata_topics
 from protocol.messages.metadata import TopicMetadata
 from proxy.channel.direction import (
     AT_ONCE_BYTES_MAX,
@@ -53,6 +53,7 @@ from quotas.throttles.mutation import MutationThrottle
 # Responses that are kept whole and replaced by the result of a function of `protocol`, in a gateway.
 
 
+@dataclass(slots=True, eq=False)
 class Rewritten(Owed):
     """Replaces a response by `rewrite(frame, version, *given(settings))`.
 
@@ -61,17 +62,9 @@ class Rewritten(Owed):
         arguments: returns the function's further arguments from the channel's settings; None for no arguments.
     """
 
-    __slots__ = ("_arguments", "_key", "_rewrite")
-
-    def __init__(
-        self,
-        key: int,
-        rewrite: Callable[..., bytes],
-        arguments: Callable[[ChannelSettings], tuple[Any, ...]] | None = None,
-    ) -> None:
-        self._key = key
-        self._rewrite = rewrite
-        self._arguments = arguments
+    _key: int
+    _rewrite: Callable[..., bytes]
+    _arguments: Callable[[ChannelSettings], tuple[Any, ...]] | None = None
 
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
@@ -125,17 +118,15 @@ _SETTLED_AT_ONCE: Final = 500
 _UNKNOWN: Final = frozenset((3, 5))  # UNKNOWN_TOPIC_OR_PARTITION in KRaft, LEADER_NOT_AVAILABLE before
 
 
+@dataclass(slots=True, eq=False)
 class AwaitedTopics:
     """The topics to look for in a response: those that this client's request may have created."""
 
-    __slots__ = ("creates", "denied", "settled", "throttle", "topics")
-
-    def __init__(self, throttle: MutationThrottle, *, creates: bool, denied: bool) -> None:
-        self.throttle = throttle
-        self.creates = creates
-        self.denied = denied  # their creation was taken out of the request
-        self.topics: Sequence[TopicMetadata] | None = None  # the response's topics, once parsed
-        self.settled = 0  # how many of them were examined
+    throttle: MutationThrottle
+    creates: bool
+    denied: bool  # their creation was taken out of the request
+    topics: Sequence[TopicMetadata] | None = None  # the response's topics, once parsed
+    settled: int = 0  # how many of them were examined
 
 
 def examine_request(
@@ -249,7 +240,7 @@ class _CreatingMetadata(_Metadata):
                 return direction.verdict.order
             if awaited.topics is None:
                 frame = copied(buf, pos, pos + 4 + length)
-                awaited.topics = direction.parse(metadata_topics.read_topics, frame, entry[1])
+                awaited.topics = direction.parse(metadata.read_topics, frame, entry[1])
                 if awaited.topics is None:
                     return direction.verdict.order
             if not settle(direction, awaited, now_ms):
@@ -276,8 +267,10 @@ def _offered(settings: ChannelSettings) -> tuple[Mapping[int, int], Mapping[int,
 
 
 _METADATA: Final = _Metadata()
-_COORDINATORS: Final = Rewritten(FIND_COORDINATOR, addresses.rewrite_find_coordinator, _mapped)
-_CLUSTER: Final = Rewritten(DESCRIBE_CLUSTER, addresses.rewrite_describe_cluster, _mapped)
+_REWRITTEN: Final = {
+    FIND_COORDINATOR: Rewritten(FIND_COORDINATOR, addresses.rewrite_find_coordinator, _mapped),
+    DESCRIBE_CLUSTER: Rewritten(DESCRIBE_CLUSTER, addresses.rewrite_describe_cluster, _mapped),
+}
 _APIS: Final = Rewritten(API_VERSIONS, api_versions.rewrite, _offered)
 
 
@@ -306,7 +299,7 @@ def metadata_request(
     return 0
 
 
-def find_coordinator_request(
+def rewritten_request(
     direction: ChannelDirection,
     _buf: Buffer,
     _pos: int,
@@ -315,21 +308,8 @@ def find_coordinator_request(
     head: RequestHead,
     _now_ms: int,
 ) -> int:
-    """Owe a FindCoordinator response, whose addresses are rewritten in a gateway."""
-    return _owe(direction, head, _COORDINATORS)
-
-
-def describe_cluster_request(
-    direction: ChannelDirection,
-    _buf: Buffer,
-    _pos: int,
-    _end: int,
-    _body: int,
-    head: RequestHead,
-    _now_ms: int,
-) -> int:
-    """Owe a DescribeCluster response, whose addresses are rewritten in a gateway."""
-    return _owe(direction, head, _CLUSTER)
+    """Owe a FindCoordinator or DescribeCluster response, whose addresses are rewritten in a gateway."""
+    return _owe(direction, head, _REWRITTEN[head[1]])
 
 
 def api_versions_request(

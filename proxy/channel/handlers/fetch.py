@@ -13,6 +13,7 @@ Version notes: throttle_time_ms since 1; max_bytes since 3; sessions since 7; fl
 since 13; NodeEndpoints (KIP-951) since 16, in a gateway only.
 """
 
+from dataclasses import dataclass
 from struct import Struct, pack_into, unpack_from
 from typing import Final
 
@@ -46,6 +47,7 @@ _RESPONSE_HEAD_BYTES: Final = (
 )
 
 
+@dataclass(slots=True, eq=False)
 class Fetched(Owed):
     """A Fetch response that is charged to an identity's quota.
 
@@ -54,12 +56,9 @@ class Fetched(Owed):
         exclusive: whether it was forwarded after a check of the budget; only one such Fetch at a time is at the broker.
     """
 
-    __slots__ = ("exclusive", "identity", "session_id")
-
-    def __init__(self, identity: Identity, session_id: int, exclusive: bool) -> None:
-        self.identity = identity
-        self.session_id = session_id
-        self.exclusive = exclusive
+    identity: Identity
+    session_id: int
+    exclusive: bool
 
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int

@@ -20,6 +20,7 @@ Non-obvious:
   quota, as in a broker that reads one request at a time.
 """
 
+from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
@@ -48,6 +49,7 @@ _ARRIVED_BYTES_MIN: Final = 4 * 1024
 _NOTHING_TO_REWRITE: Final = bytes(5)
 
 
+@dataclass(slots=True, eq=False)
 class _Produced(Owed):
     """A response that may contain a throttle time or, in a gateway, addresses.
 
@@ -55,10 +57,7 @@ class _Produced(Owed):
         until_ms: the end of the mute that the request began; 0 if it began none.
     """
 
-    __slots__ = ("_until_ms",)
-
-    def __init__(self, until_ms: int) -> None:
-        self._until_ms = until_ms
+    _until_ms: int
 
     def muted(self, until_ms: int) -> Owed:
         """Return an owed response that also reports a mute until `until_ms`."""

@@ -12,6 +12,7 @@ Version notes: version 1 of the list is KIP-435's; brokers are asked in version 
 ends the connection.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS, API_NAMES, LIST_PARTITION_REASSIGNMENTS, flexible
@@ -38,6 +39,7 @@ _VERSION_AT: Final = 6  # the version's offset in a frame
 _MOVE_BYTES: Final = 50  # approximate size in a response
 
 
+@dataclass(slots=True, eq=False)
 class _ListResponse(Owed):
     """A list of ongoing reassignments, with moves in place of their steps.
 
@@ -45,10 +47,7 @@ class _ListResponse(Owed):
         wanted: the requested partitions; None for all.
     """
 
-    __slots__ = ("_wanted",)
-
-    def __init__(self, wanted: frozenset[Partition] | None) -> None:
-        self._wanted = wanted
+    _wanted: frozenset[Partition] | None
 
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
@@ -69,13 +68,11 @@ class _ListResponse(Owed):
         return direction.replace(length + 4, merged) if merged else 0
 
 
+@dataclass(slots=True, eq=False)
 class _AlterResponse(Owed):
     """The broker's response to the request that the shell sent in place of an alteration."""
 
-    __slots__ = ("_forward",)
-
-    def __init__(self, forward: Forward) -> None:
-        self._forward = forward
+    _forward: Forward
 
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int

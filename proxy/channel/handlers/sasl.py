@@ -25,6 +25,7 @@ Non-obvious:
   16 tokens without a response, the next one waits.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from protocol.api import API_NAMES, MAX_VERSION, SASL_AUTHENTICATE
@@ -45,13 +46,11 @@ _HANDSHAKE_RESPONSE_BYTES: Final = 10  # length, correlation id, error code
 _BARE_TOKEN_VERSION: Final = 0
 
 
+@dataclass(slots=True, eq=False)
 class _ExchangeStep(Owed):
     """The broker's response to one step of an exchange."""
 
-    __slots__ = ("exchange",)
-
-    def __init__(self, exchange: SaslExchange) -> None:
-        self.exchange = exchange
+    exchange: SaslExchange
 
 
 class _HandshakeResponse(_ExchangeStep):

@@ -24,6 +24,7 @@ Non-obvious:
   acknowledgement; all other requests then wait with their header read.
 """
 
+from dataclasses import dataclass
 from struct import pack_into, unpack_from
 from typing import Final
 
@@ -50,6 +51,7 @@ _THROTTLE_AT: Final = (
 _VERSION_MIN: Final = 1
 
 
+@dataclass(slots=True, eq=False)
 class _ShareResponse(Owed):
     """The broker's response to a ShareFetch or ShareAcknowledge, which is charged if it contains records.
 
@@ -57,12 +59,9 @@ class _ShareResponse(Owed):
         may_acquire: whether it may contain records for a limited client.
     """
 
-    __slots__ = ("_identity", "_key", "_may_acquire")
-
-    def __init__(self, key: int, identity: Identity, may_acquire: bool) -> None:
-        self._key = key
-        self._identity = identity
-        self._may_acquire = may_acquire
+    _key: int
+    _identity: Identity
+    _may_acquire: bool
 
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int

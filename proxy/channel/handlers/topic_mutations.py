@@ -109,13 +109,11 @@ def _owe_lookups(
     return lookups
 
 
+@dataclass(slots=True, eq=False)
 class _SizesResponse(Owed):
     """The response to a Metadata request of Sluice's own."""
 
-    __slots__ = ("_lookup",)
-
-    def __init__(self, lookup: TopicLookup) -> None:
-        self._lookup = lookup
+    _lookup: TopicLookup
 
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
