@@ -10,7 +10,7 @@
     client ◄── ResponseDirection ◄── broker
 
 Capture is decided when a connection is made, so it costs other clients nothing. Every request and response of Produce
-and Fetch is walked here (`CapturedWalks`), as for topic quotas.
+and Fetch is walked, as for topic quotas.
 
 A row is one list, whose indices `Row` names; `protocol.capture` defines what is written of it. The values that all
 rows of one client share are one tuple, `RowOrigin`. A row is made when the request is handled, and completed when its
@@ -30,7 +30,8 @@ Non-obvious:
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from protocol.api import (
     API_NAMES,
@@ -282,66 +283,6 @@ def requested_mutations(
 _GOLDEN_RATIO: Final = 0.6180339887
 
 
-class CapturedWalks:
-    """Walks through every Produce and Fetch of a captured channel, for partitions, and for topics with quotas.
-
-    Attributes:
-        produced: the partitions of the last Produce; their number may still grow.
-        read_plain: reads the partition of an ordinary Produce (`PlainProduce`); bound once, for every Produce.
-    """
-
-    __slots__ = ("_engine", "_fetched", "_sample", "_sample_position", "produced", "read_plain")
-
-    def __init__(self, engine: Engine, tap: Tap) -> None:
-        self._engine = engine
-        self.read_plain = PlainProduce().read
-        self._sample = tap.partition_sample
-        # Connections start at different points of the sequence, so that many short ones also have their share.
-        self._sample_position = tap.connection * _GOLDEN_RATIO % 1
-        self.produced: list[PartitionRecords] = []
-        self._fetched: Sequence[PartitionRecords] = ()
-
-    def produce(self, head: RequestHead) -> CapturedProduceWalk:
-        """Return a walk; to the end if topics are charged."""
-        sizes: Sizes | None = {} if self._engine.charges_produced_topics else None
-        walk = CapturedProduceWalk(head[2], head[0], sizes, whole=self._walks_whole(head[0]))
-        self.produced = walk.partitions
-        return walk
-
-    def fetch(
-        self, buf: Buffer, pos: int, end: int, frame_bytes: int, version: int, *, gateway: bool
-    ) -> CapturedFetchWalk | None:
-        """Return a walk through a Fetch response; None if all of its partitions could already be read from
-        `buf`.
-
-        Args:
-            gateway: whether addresses at its end are rewritten.
-        """
-        sizes: Sizes | None = {} if self._engine.charges_fetched_topics else None
-        frame_end = pos + frame_bytes
-        if sizes is None and (frame_end <= end or not gateway or version < ENDPOINTS_SINCE):
-            found = read_plain_fetch(buf, pos, end, frame_end, version)
-            if found is not None:
-                self._fetched = found
-                return None
-        return CapturedFetchWalk(version, frame_bytes - 4, sizes, whole=self._walks_whole(frame_bytes - 4))
-
-    def take_fetched(self) -> Sequence[PartitionRecords]:
-        """Return the partitions that `fetch` has read at once, and forget them."""
-        found, self._fetched = self._fetched, ()
-        return found
-
-    def _walks_whole(self, length: int) -> bool:
-        """Whether a frame is walked to its end: every small one, and an evenly distributed share of large ones."""
-        if length < REST_BYTES_MIN:
-            return True
-        self._sample_position += self._sample
-        if self._sample_position < 1:
-            return False
-        self._sample_position -= 1
-        return True
-
-
 # The longest part of a client id that is kept, in bytes or characters; bounds the rows of a client with many ids.
 CLIENT_ID_MAX: Final = 1024
 # A request that arrives this soon after a mute has arrived during it: loops and timers are late by a few ms.
@@ -350,6 +291,7 @@ _MUTATING: Final = frozenset((CREATE_TOPICS, CREATE_PARTITIONS, DELETE_TOPICS))
 _PARTITIONS: Final = Row.PARTITIONS
 
 
+@dataclass(slots=True, eq=False)
 class Capture(Observer):
     """Makes the rows of one channel.
 
@@ -359,54 +301,44 @@ class Capture(Observer):
 
     Attributes:
         keeper: keeps whole requests; None if they are not kept.
+        kept_from: where the kept request continues in the buffer.
     """
 
-    __slots__ = (
-        "_acks_zero",
-        "_awaiting_response",
-        "_held",
-        "_incomplete",
-        "_kept_from",
-        "_mute_ms",
-        "_muting_throttle",
-        "_origin",
-        "_origin_identity",
-        "_recorder",
-        "_request_walk",
-        "_seq",
-        "_state",
-        "_tap",
-        "_times",
-        "_waiting_since_ns",
-        "_walked_row",
-        "_walks",
-        "keeper",
-    )
+    entry_bytes: ClassVar[int] = ENTRY_BYTES + ROW_BYTES
+    walks_all: ClassVar[bool] = True
 
-    entry_bytes = ENTRY_BYTES + ROW_BYTES
-    walks_all = True
+    _state: ChannelState
+    _tap: Tap
+    _times: RequestTimes
+    _recorder: Recorder = field(init=False)
+    keeper: Keeper | None = field(init=False)
+    kept_from: int = 0
+    _read_plain: Callable[[Buffer, int, int, int, int], list[PartitionRecords] | None] = field(init=False)
+    _sample_position: float = field(init=False)
+    _produced: list[PartitionRecords] = field(default_factory=list)  # of the last Produce; it may still grow
+    _fetched: Sequence[PartitionRecords] = ()  # of a Fetch response whose partitions were read at once
+    # The rows whose responses are still to come.
+    _awaiting_response: deque[list[Any]] = field(default_factory=deque)
+    _seq: int = 0
+    _origin: RowOrigin | None = None
+    _origin_identity: Identity | None = None  # the identity of `RowOrigin`
+    _incomplete: list[Any] | None = None  # the row of the last request, if that is not complete yet
+    _acks_zero: list[Any] | None = None  # the same for a request with acks=0
+    _walked_row: list[Any] | None = None  # the row of the response being walked
+    _request_walk: Walk | None = None  # the walk through the large request, which continues
+    _waiting_since_ns: int = 0  # 0 if no request waits
+    _held: bool = False
+    # The longest mute since the last row, and its reason.
+    _mute_ms: int = 0
+    _muting_throttle: Muting | None = None
 
-    def __init__(self, state: ChannelState, engine: Engine, tap: Tap, times: RequestTimes) -> None:
-        self._state = state
-        self._times = times
-        self._tap = tap
+    def __post_init__(self) -> None:
+        tap = self._tap
         self._recorder = tap.recorder
         self.keeper = None if tap.frames == "off" else Keeper(tap.frames, tap.recorder.reserve)
-        self._walks = CapturedWalks(engine, tap)
-        self._awaiting_response: deque[list[Any]] = deque()  # the rows whose responses are still to come
-        self._seq = 0
-        self._origin: RowOrigin | None = None
-        self._origin_identity: Identity | None = None  # the identity of `RowOrigin`
-        self._incomplete: list[Any] | None = None  # the row of the last request, if that is not complete yet
-        self._acks_zero: list[Any] | None = None  # the same for a request with acks=0
-        self._walked_row: list[Any] | None = None  # the row of the response being walked
-        self._request_walk: Walk | None = None  # the walk through the large request, which continues
-        self._waiting_since_ns = 0  # 0 if no request waits
-        self._held = False
-        self._kept_from = 0  # where the kept request continues in the buffer
-        # The longest mute since the last row, and its reason.
-        self._mute_ms = 0
-        self._muting_throttle: Muting | None = None
+        self._read_plain = PlainProduce().read
+        # Connections start at different points of the sequence, so that many short ones also have their share.
+        self._sample_position = tap.connection * _GOLDEN_RATIO % 1
 
     def request_direction(self) -> RequestDirection:
         """Return the channel's request direction; it reports what it forwards if whole requests are kept."""
@@ -451,7 +383,7 @@ class Capture(Observer):
             self._request_walk = direction.walk
         key = head[1]
         if key == PRODUCE:
-            row[_PARTITIONS] = self._walks.produced  # a list that may still grow
+            row[_PARTITIONS] = self._produced  # a list that may still grow
             if not direction.response_owed:
                 return self._finish_acks_zero(direction, row)
         elif key in _MUTATING:
@@ -552,13 +484,16 @@ class Capture(Observer):
         """
         if self._incomplete is not None:
             self._note_sent(self._incomplete)
-        walks = self._walks
-        if not self._state.engine.charges_produced_topics:
-            found = walks.read_plain(buf, body, end, pos + 4 + head[0], head[2])
+        charges = self._state.engine.charges_produced_topics
+        if not charges:
+            found = self._read_plain(buf, body, end, pos + 4 + head[0], head[2])
             if found is not None:
-                walks.produced = found
+                self._produced = found
                 return None
-        return walks.produce(head)
+        sizes: Sizes | None = {} if charges else None
+        walk = CapturedProduceWalk(head[2], head[0], sizes, whole=self._walks_whole(head[0]))
+        self._produced = walk.partitions
+        return walk
 
     def fetch_walk(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, version: int
@@ -566,20 +501,34 @@ class Capture(Observer):
         """Return a walk through a Fetch response; None if all of its partitions could already be read from
         `buf`.
         """
-        gateway = self._state.settings.address_map is not None
-        return self._walks.fetch(buf, pos, end, direction.frame_bytes, version, gateway=gateway)
+        state, frame_bytes = self._state, direction.frame_bytes
+        sizes: Sizes | None = {} if state.engine.charges_fetched_topics else None
+        frame_end = pos + frame_bytes
+        rewritten = state.settings.address_map is not None and version >= ENDPOINTS_SINCE
+        if sizes is None and (frame_end <= end or not rewritten):
+            found = read_plain_fetch(buf, pos, end, frame_end, version)
+            if found is not None:
+                self._fetched = found
+                return None
+        return CapturedFetchWalk(version, frame_bytes - 4, sizes, whole=self._walks_whole(frame_bytes - 4))
+
+    def _walks_whole(self, length: int) -> bool:
+        """Whether a frame is walked to its end: every small one, and an evenly distributed share of large ones."""
+        if length < REST_BYTES_MIN:
+            return True
+        self._sample_position += self._tap.partition_sample
+        if self._sample_position < 1:
+            return False
+        self._sample_position -= 1
+        return True
 
     # Kept requests.
-
-    def begin_buffer(self, start: int) -> None:
-        """Note at which offset the request direction begins to handle the buffer."""
-        self._kept_from = start
 
     def end_buffer(self, direction: RequestDirection, buf: Buffer, stop: int) -> None:
         """Keep the forwarded bytes of an incomplete request: all before `stop` have been forwarded."""
         keeper = self.keeper
         if keeper is not None and keeper.incomplete():
-            keeper.passed(buf, self._kept_from, stop)
+            keeper.passed(buf, self.kept_from, stop)
             if direction.walk is None and not keeper.incomplete():
                 self._write_acks_zero()
 
@@ -588,9 +537,9 @@ class Capture(Observer):
     ) -> None:
         """Keep the request, and append its bytes to its row."""
         if keeper.incomplete():  # the previous request ends where this one begins
-            keeper.passed(buf, self._kept_from, pos)
+            keeper.passed(buf, self.kept_from, pos)
         self._write_acks_zero()
-        self._kept_from = pos
+        self.kept_from = pos
         row.append(keeper.keep(buf, pos, end, body, head, len(self._awaiting_response)))
 
     # Rows.
@@ -626,7 +575,7 @@ class Capture(Observer):
             row[_PARTITIONS] = walk.partitions
             self._walked_row = row
         else:
-            row[_PARTITIONS] = self._walks.take_fetched()
+            row[_PARTITIONS], self._fetched = self._fetched, ()
             self._write(row)
 
     def _write_acks_zero(self) -> None:
@@ -683,7 +632,7 @@ class _KeptRequests(RequestDirection):
 
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:
         """Handle the bytes as `RequestDirection` does, and report what is forwarded."""
-        self._capture.begin_buffer(start)
+        self._capture.kept_from = start
         verdict = super().receive(buf, start, end, now_ns)
         self._capture.end_buffer(self, buf, start + verdict.passing)
         return verdict

@@ -187,7 +187,7 @@ class Channel(ChannelState):
             super().__init__(settings, engine, sessions, stats, link)
             self.requests = ReplicaRequests(self, link)
         elif tap is not None:
-            capture = Capture(self, engine, tap, times)
+            capture = Capture(self, tap, times)
             super().__init__(settings, engine, sessions, stats, capture)
             self.requests = capture.request_direction()
         else:

@@ -42,6 +42,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 from protocol import header
+from protocol.api import API_NAMES, MAX_VERSION, flexible
 from protocol.errors import TruncatedError
 from protocol.header import RequestHead
 from protocol.messages.fetch_session import SessionTable
@@ -203,8 +204,8 @@ class Observer:
 
     __slots__ = ()
 
-    entry_bytes = ENTRY_BYTES
-    walks_all = False
+    entry_bytes: ClassVar[int] = ENTRY_BYTES
+    walks_all: ClassVar[bool] = False
 
     def waits(self, held: bool) -> None:
         """The next request waits from now on: it is held before its slot, or the channel is muted."""
@@ -891,7 +892,7 @@ def copied(buf: Buffer, start: int, stop: int) -> bytes:
         return bytes(part)
 
 
-def skip_header_tags(buf: bytes | bytearray, pos: int, end: int, *, flexible: bool = True) -> int | None:
+def skip_header_tags(buf: Buffer | bytes, pos: int, end: int, *, flexible: bool = True) -> int | None:
     """Return where a request's fields begin, given where its client id ends; None if `end` precedes that.
 
     Raises:
@@ -903,6 +904,32 @@ def skip_header_tags(buf: bytes | bytearray, pos: int, end: int, *, flexible: bo
         return header.skip_header_tags(buf, pos, end)
     except TruncatedError:
         return None
+
+
+def check_version(head: RequestHead, oldest: int = 0, newest: int | None = None) -> None:
+    """Validate a request's version: ApiVersions never offered another one, whose layout is unknown.
+
+    Raises:
+        PeerError: it is not from `oldest` to `newest`; None: the newest one that Kafka has.
+    """
+    _, key, version, _, _ = head
+    if not oldest <= version <= (MAX_VERSION[key] if newest is None else newest):
+        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
+
+
+def fields_of(buf: Buffer | bytes, body: int, frame_end: int, head: RequestHead) -> int:
+    """Return where a complete request's fields begin, given where its client id ends.
+
+    Raises:
+        PeerError: it ends in its header.
+    """
+    length, key, version, _, _ = head
+    fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
+    if fields_at is None:
+        raise PeerError(
+            "malformed", f"{API_NAMES[key]} version {version} of {length} bytes ends in its header"
+        )
+    return fields_at
 
 
 # A walk's bytes are charged to topics; the topic with the longest throttle time mutes the channel. Kafka has no topic

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Final
 
 from protocol import layouts
-from protocol.api import ADD_PARTITIONS_TO_TXN, API_NAMES, ENVELOPE, MAX_VERSION, PRODUCE, flexible
+from protocol.api import ADD_PARTITIONS_TO_TXN, API_NAMES, ENVELOPE, PRODUCE, flexible
 from protocol.errors import TruncatedError
 from protocol.header import RequestHead
 from protocol.layouts import TOPIC, TRANSACTIONAL_ID, Named
@@ -35,7 +35,9 @@ from proxy.channel.direction import (
     Entry,
     Owed,
     PendingResponse,
+    check_version,
     copied,
+    fields_of,
     skip_header_tags,
 )
 from proxy.channel.errors import (
@@ -149,7 +151,7 @@ def _whole_request(
         raise _refused(direction, key)
     if not direction.whole(end - pos, length, GUARDED_REQUEST_BYTES_MAX):
         return direction.verdict.order
-    fields_at = _fields_at(buf, body, frame_end, head)
+    fields_at = fields_of(buf, body, frame_end, head)
     frame = copied(buf, pos, frame_end)
     response = direction.parse(
         layouts.refusal,
@@ -204,7 +206,7 @@ def _items(
         if not layouts.known(key, version):
             raise _refused(direction, key)
         frame = copied(buf, pos, frame_end)
-        fields_at = _fields_at(buf, body, frame_end, head)
+        fields_at = fields_of(buf, body, frame_end, head)
         found = direction.parse(
             layouts.named_in_request,
             frame,
@@ -255,7 +257,7 @@ def _metadata(
         if not _mentions(own, buf, body, frame_end):
             return _forward(direction, buf, pos, end, body, head, now_ms)
         frame = copied(buf, pos, frame_end)
-        fields_at = _fields_at(buf, body, frame_end, head)
+        fields_at = fields_of(buf, body, frame_end, head)
         flag_at = direction.parse(
             layouts.creation_at, frame, fields_at - pos, key, version, own.wanted, weight=_WEIGHT * len(frame)
         )
@@ -433,22 +435,9 @@ def _stand_in(
     guarded.stood_in.add((label, stand_in))
 
 
-def _fields_at(buf: Buffer, body: int, frame_end: int, head: RequestHead) -> int:
-    """Return where a complete request's fields begin."""
-    length, key, version, _, _ = head
-    fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
-    if fields_at is None:
-        raise PeerError(
-            "malformed", f"{API_NAMES[key]} version {version} of {length} bytes ends in its header"
-        )
-    return fields_at
-
-
 def _check_version(head: RequestHead) -> None:
     """Refuse a version in which names could be anywhere, or topics have ids."""
-    _, key, version, _, _ = head
-    if not 0 <= version <= NEWEST.get(key, MAX_VERSION[key]):
-        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
+    check_version(head, newest=NEWEST.get(head[1]))
 
 
 def _count(state: ChannelState, key: int) -> None:

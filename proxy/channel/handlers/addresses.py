@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 from protocol.api import (
-    API_NAMES,
     API_VERSIONS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
@@ -36,7 +35,9 @@ from proxy.channel.direction import (
     ChannelDirection,
     Entry,
     Owed,
+    check_version,
     copied,
+    fields_of,
     skip_header_tags,
 )
 from proxy.channel.errors import (
@@ -276,12 +277,11 @@ _APIS: Final = Rewritten(API_VERSIONS, api_versions.rewrite, _offered)
 
 def _owe(direction: ChannelDirection, head: RequestHead, owed: Owed) -> int:
     """Add an owed response that is rewritten in a gateway, and forwarded unchanged in a sidecar; returns 0."""
-    _, key, version, correlation_id, _ = head
+    _, _, version, correlation_id, _ = head
     if direction.state.settings.address_map is None:
         direction.state.in_flight.append((correlation_id, version, None))
         return 0
-    if not 0 <= version <= MAX_VERSION[key]:
-        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
+    check_version(head)
     direction.state.in_flight.append((correlation_id, version, owed))
     return 0
 
@@ -345,15 +345,11 @@ def configs_request(
     length, key, version, correlation_id, _ = head
     owed = None
     if direction.state.settings.address_map is not None:
-        _check_version(head)
+        check_version(head)
         if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
             return direction.verdict.order
         frame_end = pos + 4 + length
-        fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
-        if fields_at is None:
-            raise PeerError(
-                "malformed", f"DescribeConfigs version {version} of {length} bytes ends in its header"
-            )
+        fields_at = fields_of(buf, body, frame_end, head)
         asks = direction.parse(addresses.names_broker, copied(buf, pos, frame_end), fields_at - pos, version)
         if asks is None:
             return direction.verdict.order
@@ -375,13 +371,7 @@ def quorum_request(
     _, key, version, correlation_id, _ = head
     owed = None
     if direction.state.settings.address_map is not None:
-        _check_version(head)
+        check_version(head)
         owed = _WITHOUT_ADDRESSES[key] if version >= addresses.ENDPOINTS_SINCE else None
     direction.state.in_flight.append((correlation_id, version, owed))
     return 0
-
-
-def _check_version(head: RequestHead) -> None:
-    _, key, version, _, _ = head
-    if not 0 <= version <= MAX_VERSION[key]:
-        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")

@@ -8,11 +8,9 @@ are forwarded; with SASL, so is a request before authentication, which a broker 
 Version notes: 1 is flexible. A later version was never offered, and its layout is unknown.
 """
 
-from protocol.api import API_NAMES, MAX_VERSION, flexible
-from protocol.errors import TruncatedError
 from protocol.header import RequestHead
-from proxy.channel.direction import Buffer, ChannelDirection, Question, copied, skip_header_tags
-from proxy.channel.errors import REQUEST_BYTES_MAX, PeerError
+from proxy.channel.direction import Buffer, ChannelDirection, Question, check_version, copied, fields_of
+from proxy.channel.errors import REQUEST_BYTES_MAX
 from proxy.channel.settings import ANONYMOUS
 
 
@@ -26,14 +24,11 @@ def request(
     if not settings.serves_quota_api or (settings.sasl and state.user == ANONYMOUS):
         state.in_flight.append((correlation_id, version, None))
         return 0
-    if not 0 <= version <= MAX_VERSION[key]:
-        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
+    check_version(head)
     if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
         return direction.verdict.order
     frame_end = pos + 4 + length
-    fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
-    if fields_at is None:
-        raise TruncatedError(f"{API_NAMES[key]} of {length} bytes ends before its fields do")
+    fields_at = fields_of(buf, body, frame_end, head)
     user = state.user
     trusted = settings.trusted and user == ANONYMOUS
     frame = copied(buf, pos, frame_end)

@@ -15,8 +15,7 @@ ends the connection.
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.api import ALTER_PARTITION_REASSIGNMENTS, API_NAMES, LIST_PARTITION_REASSIGNMENTS, flexible
-from protocol.errors import TruncatedError
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 from protocol.header import RequestHead
 from protocol.messages import reassignments
 from protocol.messages.replica_session import Partition
@@ -28,10 +27,11 @@ from proxy.channel.direction import (
     Owed,
     PendingResponse,
     Question,
+    check_version,
     copied,
-    skip_header_tags,
+    fields_of,
 )
-from proxy.channel.errors import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, PeerError
+from proxy.channel.errors import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.settings import ANONYMOUS, merge_moves
 
 _VERSION_MAX: Final = 1  # of both APIs
@@ -144,12 +144,8 @@ def _fields_at(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead
 ) -> int:
     """Return where the fields of a complete request begin; 0 with an order while it is incomplete."""
-    length, key, version, _, _ = head
-    if not 0 <= version <= _VERSION_MAX:
-        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
+    length, key, _, _, _ = head
+    check_version(head, newest=_VERSION_MAX)
     if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
         return 0
-    fields_at = skip_header_tags(buf, body, pos + 4 + length, flexible=flexible(key, version))
-    if fields_at is None:
-        raise TruncatedError(f"{API_NAMES[key]} of {length} bytes ends before its fields do")
-    return fields_at
+    return fields_of(buf, body, pos + 4 + length, head)

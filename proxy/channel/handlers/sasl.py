@@ -28,10 +28,18 @@ Non-obvious:
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.api import API_NAMES, MAX_VERSION, SASL_AUTHENTICATE
+from protocol.api import MAX_VERSION, SASL_AUTHENTICATE
 from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.messages import sasl
-from proxy.channel.direction import BARE_TOKEN, Buffer, ChannelDirection, Entry, Owed, skip_header_tags
+from proxy.channel.direction import (
+    BARE_TOKEN,
+    Buffer,
+    ChannelDirection,
+    Entry,
+    Owed,
+    check_version,
+    fields_of,
+)
 from proxy.channel.errors import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, PeerError
 from proxy.channel.sasl_exchange import UNKNOWN_USER, UNREAD_USER, SaslExchange
 from proxy.channel.verdict import MORE, PASS, Intake
@@ -41,7 +49,6 @@ REQUEST_FOLLOWS: Final = -1  # in place of a bare token's size: the exchange is 
 # Requests from clients that are not authenticated yet.
 _TOKEN_BYTES_MAX: Final = REQUEST_BYTES_MAX[SASL_AUTHENTICATE]
 _RESPONSE_BYTES_MAX: Final = RESPONSE_BYTES_MAX[SASL_AUTHENTICATE]
-_FLEXIBLE_SINCE: Final = 2
 _HANDSHAKE_RESPONSE_BYTES: Final = 10  # length, correlation id, error code
 _BARE_TOKEN_VERSION: Final = 0
 
@@ -146,12 +153,7 @@ def authenticate_request(
     length, _, version, correlation_id, _ = head
     state = direction.state
     frame_end = pos + 4 + length
-    fields_at = skip_header_tags(buf, body, frame_end, flexible=version >= _FLEXIBLE_SINCE)
-    if fields_at is None:
-        raise PeerError(
-            "malformed", f"SaslAuthenticate version {version} of {length} bytes ends in its header"
-        )
-    start, stop = sasl.token_span(buf, fields_at, frame_end, version)
+    start, stop = sasl.token_span(buf, fields_of(buf, body, frame_end, head), frame_end, version)
     exchange = state.sasl
     if exchange is None:
         state.in_flight.append((correlation_id, version, None))
@@ -192,10 +194,8 @@ def bare_token(direction: ChannelDirection, buf: Buffer, pos: int, end: int) -> 
 
 def _whole(direction: ChannelDirection, have: int, head: RequestHead) -> bool:
     """Whether the request is complete and in a known version; if not, the order is MORE."""
-    length, key, version, _, _ = head
-    if not 0 <= version <= MAX_VERSION[key]:
-        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
-    return direction.whole(have, length, REQUEST_BYTES_MAX[key])
+    check_version(head)
+    return direction.whole(have, head[0], REQUEST_BYTES_MAX[head[1]])
 
 
 def _await_bytes(direction: ChannelDirection, have: int, need: int) -> int:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from struct import pack_into, unpack_from
 from typing import Final
 
-from protocol.api import API_NAMES, MAX_VERSION, SHARE_ACKNOWLEDGE, SHARE_FETCH
+from protocol.api import SHARE_ACKNOWLEDGE, SHARE_FETCH
 from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.walks import share
 from protocol.walks.share import ShareFetchFields, ShareWalk
@@ -39,6 +39,7 @@ from proxy.channel.direction import (
     Entry,
     Identity,
     Owed,
+    check_version,
     skip_header_tags,
 )
 from proxy.channel.errors import REQUEST_BYTES_MAX, PeerError
@@ -97,7 +98,7 @@ def fetch_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
     """Forward a ShareFetch with reduced limits or without room for records, or hold it."""
-    _check_version(head)
+    check_version(head, _VERSION_MIN)
     state: ChannelState = direction.state
     state.uses_share_fetch = True
     identity = state.identity
@@ -144,7 +145,7 @@ def acknowledge_request(
     _now_ms: int,
 ) -> int:
     """Forward a ShareAcknowledge, and owe its response."""
-    _check_version(head)
+    check_version(head, _VERSION_MIN)
     direction.state.uses_share_fetch = True
     return _owe(direction.state, head, may_acquire=False)
 
@@ -177,12 +178,6 @@ def waits_muted(direction: ChannelDirection, buf: Buffer, pos: int, end: int) ->
                 return False
     direction.wait(state.mute_until_ms, held=False)
     return True
-
-
-def _check_version(head: RequestHead) -> None:
-    _, key, version, _, _ = head
-    if not _VERSION_MIN <= version <= MAX_VERSION[key]:
-        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
 
 
 def _fields(buf: Buffer, body: int, frame_end: int, head: RequestHead) -> ShareFetchFields:

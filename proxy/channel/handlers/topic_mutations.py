@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from struct import pack_into
 from typing import Final
 
-from protocol.api import API_NAMES, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, MAX_VERSION, flexible
+from protocol.api import API_NAMES, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.messages import metadata
 from protocol.messages import topic_mutations as requests
@@ -36,10 +36,11 @@ from proxy.channel.direction import (
     InFlight,
     Owed,
     TopicLookup,
+    check_version,
     copied,
-    skip_header_tags,
+    fields_of,
 )
-from proxy.channel.errors import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SIZES_RESPONSE_BYTES_MAX, PeerError
+from proxy.channel.errors import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SIZES_RESPONSE_BYTES_MAX
 from quotas.throttles.mutation import MutationThrottle
 
 # Sizes of topics, requested from the client's own broker on the client's connection (KIP-599).
@@ -218,14 +219,15 @@ def request(
     throttle = identity.quota.mutations
     if not throttle.limits(now_ms):
         return _forward_unchanged(state, correlation_id, version)
-    if not 0 <= version <= MAX_VERSION[key]:
-        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
+    check_version(head)
     if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
         return direction.verdict.order
     if state.mutations_owed:
         return direction.await_responses()
     frame = copied(buf, pos, pos + 4 + length)
-    asked = _read(direction, frame, body - pos, key, version)
+    asked = direction.parse(
+        requests.read_request, frame, fields_of(frame, body - pos, len(frame), head), key, version
+    )
     if asked is None:
         return direction.verdict.order
     if asked.validate_only and not state.engine.options.charge_validate_only:
@@ -238,16 +240,6 @@ def request(
         lookup = known
     charged = _charge(state, throttle, key, version, asked, _costs(state, key, asked, lookup, now_ms), now_ms)
     return _forward(direction, frame, version, correlation_id, charged, now_ms)
-
-
-def _read(
-    direction: ChannelDirection, frame: bytes, body: int, key: int, version: int
-) -> MutationRequest | None:
-    """Return a complete request's topics; None with an order while it is being parsed."""
-    fields_at = skip_header_tags(frame, body, len(frame), flexible=flexible(key, version))
-    if fields_at is None:
-        raise PeerError("malformed", f"{API_NAMES[key]} of {len(frame) - 4} bytes ends before its fields do")
-    return direction.parse(requests.read_request, frame, fields_at, key, version)
 
 
 def _forward_unchanged(state: ChannelState, correlation_id: int, version: int) -> int:
