@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -59,16 +60,14 @@ class Look(NamedTuple, Generic[_Value]):
     seconds_max: float = SECONDS_MAX
 
 
+@dataclass(slots=True)
 class _Kept:
     """A document that was read; `value` is None where the member does not offer it."""
 
-    __slots__ = ("at", "lock", "took", "value")
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.value: Any = None
-        self.at: float | None = None
-        self.took = 0.0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    value: Any = None
+    at: float | None = None
+    took: float = 0.0
 
 
 def new_client() -> httpx.AsyncClient:

@@ -29,7 +29,6 @@ from proxy.explain.documents import (
     ClientDocument,
     ClientRow,
     ClientsDocument,
-    ConnectionRow,
     Document,
     EventsDocument,
     FleetDocument,
@@ -46,7 +45,7 @@ from proxy.explain.documents import (
     is_over,
     largest,
 )
-from proxy.explain.parts import amount, part_text
+from proxy.explain.parts import amount, part_text, summed
 from proxy.explain.wants import ASSUMED, NO_DEMAND, Demand, demand_row, merge_demands, wants
 
 NEIGHBOURS_MAX: Final = 20  # of all members together
@@ -222,6 +221,7 @@ def merge_client(
     brokers: dict[int, AtBroker] = {}
     for row in chain.from_iterable(one.brokers for one in found):
         brokers[row.broker] = _at_broker(brokers[row.broker], row) if row.broker in brokers else row
+    connections = chain.from_iterable(one.connections for one in found)
     document.sentence = " ".join(filter(None, (first.sentence, _spread(document), _asks(first, asked))))
     document.wants = asked
     document.demand = {key: demand_row(demand) for key, demand in _demands(found).items()}
@@ -231,7 +231,9 @@ def merge_client(
     document.waits = _waits(zip(weights, found, strict=True))
     document.neighbours = _neighbours(found if shared else [first], first)
     document.brokers = tuple(brokers[broker] for broker in sorted(brokers)[:BROKERS_MAX])
-    document.connections = _connections(found)
+    document.connections = tuple(
+        nlargest(CONNECTIONS_MAX, connections, key=lambda row: row.time.waiting_order)
+    )
     document.connections_total = sum(one.connections_total for one in found)
     document.enforcing = all(one.enforcing for one in found)
     return document
@@ -288,10 +290,9 @@ def _merge_wants(found: Sequence[ClientDocument]) -> Wants | None:
     waiting = [one.wants for one in found if one.rule is not None and one.rule.key == rule.key]
     rows: dict[str, float] = {}
     if not asked.at_least and all(one is not None and one.wait_seconds_per_minute for one in waiting):
-        for times, seconds in (
-            row for one in waiting if one for row in (one.wait_seconds_per_minute or {}).items()
-        ):
-            rows[times] = max(rows.get(times, 0.0), seconds)
+        for one in waiting:
+            for times, seconds in (one.wait_seconds_per_minute or {}).items() if one else ():
+                rows[times] = max(rows.get(times, 0.0), seconds)
     return replace(asked, wait_seconds_per_minute=rows or None)
 
 
@@ -310,11 +311,8 @@ def _asks(first: ClientDocument, asked: Wants | None) -> str:
 
 
 def _waits(weighted: Iterable[tuple[float, ClientDocument]]) -> tuple[Wait, ...]:
-    parts: dict[tuple[str, str, str], float] = {}
-    for weight, one in weighted:
-        for wait in one.waits:
-            name = wait.kind, wait.key, wait.name
-            parts[name] = parts.get(name, 0.0) + weight * wait.part
+    waits = ((weight, wait) for weight, one in weighted for wait in one.waits)
+    parts = summed(((wait.kind, wait.key, wait.name), weight * wait.part) for weight, wait in waits)
     order = nlargest(WAITS_MAX, parts.items(), key=lambda item: item[1])
     return tuple(
         Wait(kind=kind, key=key, name=name, part=round(part, 4)) for (kind, key, name), part in order
@@ -323,9 +321,8 @@ def _waits(weighted: Iterable[tuple[float, ClientDocument]]) -> tuple[Wait, ...]
 
 def _neighbours(found: Sequence[ClientDocument], first: ClientDocument) -> tuple[Neighbour, ...]:
     """Return who shares the budget that the client waits for most; members where it waits for another are left out."""
-    names = [None if one.rule is None else (one.rule.kind, one.rule.key, one.rule.entity) for one in found]
-    rule = first.rule and (first.rule.kind, first.rule.key, first.rule.entity)
-    same = [one.neighbours for one, name in zip(found, names, strict=True) if name and name == rule]
+    rules = [one.rule and (one.rule.kind, one.rule.key, one.rule.entity) for one in (first, *found)]
+    same = [one.neighbours for one, rule in zip(found, rules[1:], strict=True) if rule and rule == rules[0]]
     return largest(chain.from_iterable(same), NEIGHBOURS_MAX)
 
 
@@ -344,11 +341,6 @@ def _at_broker(one: AtBroker, other: AtBroker) -> AtBroker:
         at_broker=round(own * one.at_broker + (1 - own) * other.at_broker, 4),
         ms_per_request=None if ms is None else round(ms, 3),
     )
-
-
-def _connections(found: Sequence[ClientDocument]) -> tuple[ConnectionRow, ...]:
-    rows = chain.from_iterable(one.connections for one in found)
-    return tuple(nlargest(CONNECTIONS_MAX, rows, key=lambda row: row.time.waiting_order))
 
 
 # ----------------------------------------------------------------------------------------------------

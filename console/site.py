@@ -108,8 +108,8 @@ class Guard:
     async def _refusal(self, scope: Scope, receive: Receive) -> Response | None:
         """Return the response that refuses a request; None if the request may pass."""
         headers = Headers(scope=scope)
-        hosts = headers.getlist("host")
-        if len(hosts) != 1 or not self._is_allowed(host_of(hosts[0])):
+        hosts = [host_of(host) for host in headers.getlist("host")]
+        if len(hosts) != 1 or not (hosts[0] in self._names or is_ip(hosts[0])):
             return self._refuse("host name not allowed: --behind-proxy NAME allows one", 403)
         linked = headers.get("sec-fetch-mode", "navigate") == "navigate"
         if not linked and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
@@ -124,9 +124,6 @@ class Guard:
         if "text/html" in headers.get("accept", ""):
             return RedirectResponse(_LOGIN, 303)
         return self._refuse("a token is wanted: Authorization: Bearer TOKEN", 401)
-
-    def _is_allowed(self, host: str) -> bool:
-        return host in self._names or is_ip(host)
 
     def _is_known(self, headers: Headers) -> bool:
         given = headers.get("authorization", "")

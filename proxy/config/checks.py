@@ -35,6 +35,10 @@ from quotas.definitions.kinds import BYTE_RATES, REQUEST_PERCENTAGE
 from quotas.replication.replication_quotas import parse_replicas
 
 EPHEMERAL_FIRST: Final = 32768  # Linux's default ip_local_port_range begins here
+_EPHEMERAL: Final = (
+    f"is in the ephemeral range, which begins at {EPHEMERAL_FIRST}: "
+    "an outgoing connection may use it when Sluice starts"
+)
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _POLICY_IS_OPEN: Final = (
     'quotas.policy: is not in the file, and the default is "schedule" now; it was "kip13" in earlier releases. Write '
@@ -74,7 +78,7 @@ def check(config: Config, written: Mapping[str, object]) -> list[str]:
     _check_journal(config)
     _check_capture(config.capture)
     return [
-        *(_ephemeral(ports) for ports in bound if ports.last >= EPHEMERAL_FIRST),
+        *(f"{ports.path}: port {ports} {_EPHEMERAL}" for ports in bound if ports.last >= EPHEMERAL_FIRST),
         *_store_warnings(config, written),
         *_replication_warnings(config.replication),
         *_fleet_warnings(config),
@@ -93,12 +97,13 @@ def _check_login(path: str, cluster: ClusterOptions) -> None:
     mechanism, has_secret = cluster.sasl_mechanism, bool(cluster.password or cluster.password_file)
     if not mechanism and (cluster.username or has_secret):
         raise ConfigError(f"{path}.sasl_mechanism", "is needed with a username and password")
-    if mechanism in SASL_NAMED and not cluster.username:
-        raise ConfigError(f"{path}.username", f"is needed with {mechanism}")
-    if mechanism in SASL_WITH_SECRET and not has_secret:
-        raise ConfigError(f"{path}.password_file", f"is needed with {mechanism}")
-    if mechanism == WITHOUT_GROUPS and cluster.tls is None:
-        raise ConfigError(f"{path}.tls", f"is needed with {WITHOUT_GROUPS}")
+    for key, is_missing in (
+        ("username", mechanism in SASL_NAMED and not cluster.username),
+        ("password_file", mechanism in SASL_WITH_SECRET and not has_secret),
+        ("tls", mechanism == WITHOUT_GROUPS and cluster.tls is None),
+    ):
+        if is_missing:
+            raise ConfigError(f"{path}.{key}", f"is needed with {mechanism}")
 
 
 def _check_names(config: Config) -> None:
@@ -324,13 +329,6 @@ def _check_loops(config: Config, bound: list[PortRange]) -> None:
 
 def _reaches(host: str, bind: str) -> bool:
     return host == bind or (host in LOOPBACK_HOSTS and bind in (*WILDCARDS, *LOOPBACK_HOSTS))
-
-
-def _ephemeral(ports: PortRange) -> str:
-    return (
-        f"{ports.path}: port {ports} is in the ephemeral range, which begins at {EPHEMERAL_FIRST}: "
-        "an outgoing connection may use it when Sluice starts"
-    )
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -171,7 +171,11 @@ class CertificateError(ValueError):
 def subject(certificate: bytes) -> str:
     """Return the subject's name as `X500Principal.getName()` formats it; "" if the certificate has none."""
     names = _fields(certificate)[4]
-    relative = [_relative(certificate, name) for name in _items(certificate, names, _SEQUENCE)]
+    # A relative name usually has one attribute, otherwise several joined by a plus sign.
+    relative = [
+        "+".join(_attribute(certificate, one) for one in _items(certificate, name, _SET))
+        for name in _items(certificate, names, _SEQUENCE)
+    ]
     return ",".join(reversed(relative))
 
 
@@ -201,11 +205,6 @@ def _fields(data: bytes) -> list[Item]:
     if len(found) < 5:
         raise CertificateError(f"byte {inner[1]}: a certificate without a subject")
     return found
-
-
-def _relative(data: bytes, name: Item) -> str:
-    """Format a relative distinguished name: usually one attribute, otherwise several joined by a plus sign."""
-    return "+".join(_attribute(data, attribute) for attribute in _items(data, name, _SET))
 
 
 def _attribute(data: bytes, attribute: Item) -> str:

@@ -16,7 +16,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from proxy.explain.parts import IDLE, NAMES
+from proxy.explain.parts import IDLE, NAMES, summed
 
 LIST_BYTES_MAX: Final = 32 * 1024**2  # of /v1/clients: 10,000 rows are about 8 MB
 RESPONSE_BYTES_MAX: Final = 2 * 1024**2  # of every other document
@@ -249,10 +249,7 @@ class Neighbour(msgspec.Struct, frozen=True):
 
 def largest(neighbours: Iterable[Neighbour], at_most: int) -> tuple[Neighbour, ...]:
     """Return the clients with the highest rates, after adding up the rates of each client."""
-    rates: dict[tuple[str, str], float] = {}
-    for one in neighbours:
-        name = one.user, one.client_id
-        rates[name] = rates.get(name, 0.0) + one.rate
+    rates = summed(((one.user, one.client_id), one.rate) for one in neighbours)
     return tuple(
         Neighbour(*name, rate) for name, rate in nlargest(at_most, rates.items(), key=lambda item: item[1])
     )

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, cast
 import msgspec
 
 from proxy.channel import Muting
-from proxy.explain.parts import QUARTER, Windows
+from proxy.explain.parts import QUARTER, Windows, summed
 from proxy.explain.rules import Rule, rule_of
 from quotas.limiters.virtual_time import ConnectionTime
 
@@ -308,9 +308,7 @@ def merge_predicted(some: Iterable[Predicted]) -> Predicted:
     (0.5, 15.0)
     """
     found = list(some)
-    waits: dict[Rule, float] = {}
-    for rule, ms in (wait for one in found for wait in one.waits):
-        waits[rule] = waits.get(rule, 0.0) + ms
+    waits = summed(wait for one in found for wait in one.waits)
     return Predicted(max((one.part for one in found), default=0.0), tuple(waits.items()))
 
 

@@ -12,11 +12,13 @@ If two are true at once, the first in this order counts:
 """
 
 from array import array
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
 
 from commandline.amounts import rate as byte_rate
 from quotas.definitions.kinds import BY_NAME, BYTES
+
+_Key = TypeVar("_Key")
 
 HELD: Final = 0
 MUTED: Final = 1
@@ -109,6 +111,18 @@ class Windows:
             for index in range(at, at + width):
                 self._sums[index] = 0.0
         self._numbers[ring] = max(last, number)
+
+
+def summed(amounts: Iterable[tuple[_Key, float]]) -> dict[_Key, float]:
+    """Add up amounts by key.
+
+    >>> summed([("a", 1.0), ("b", 2.0), ("a", 3.0)])
+    {'a': 4.0, 'b': 2.0}
+    """
+    found: dict[_Key, float] = {}
+    for key, one in amounts:
+        found[key] = found.get(key, 0.0) + one
+    return found
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from proxy.explain.latencies import (
     slowest_ms,
     time_percentile_ms,
 )
-from proxy.explain.parts import CLIENT, Windows
+from proxy.explain.parts import CLIENT, Windows, summed
 from proxy.explain.rules import NEIGHBOURS_MAX, NO_RATES, Rates, Rule
 from proxy.explain.wants import Demand, merge_demands
 from proxy.explain.watch import Client, Meter, Watch
@@ -309,9 +309,7 @@ def merge(reports: Iterable[ClientReport]) -> ClientReport | None:
     found = list(reports)
     if len(found) < 2:
         return found[0] if found else None
-    waits: dict[Rule, float] = {}
-    for rule, ms in (wait for one in found for wait in one.waits):
-        waits[rule] = waits.get(rule, 0.0) + ms
+    waits = summed(wait for one in found for wait in one.waits)
     connections = (connection for one in found for connection in one.connections)
     return ClientReport(
         found[0].user,
@@ -398,17 +396,15 @@ def _merge_own(brokers: Iterable[OwnBroker]) -> tuple[OwnBroker, ...]:
     """Add up a client's figures at the same broker, of several processes."""
     found: dict[int, OwnBroker] = {}
     for one in brokers:
-        other = found.get(one.broker)
-        if other is not None:
-            times = tuple(map(sum, zip(one.times, other.times, strict=True)))
-            sums = (
+        other = found.setdefault(one.broker, one)
+        if other is not one:
+            found[one.broker] = OwnBroker(
+                one.broker,
                 one.connections + other.connections,
-                times,
+                tuple(map(sum, zip(one.times, other.times, strict=True))),
                 one.requests + other.requests,
                 one.ms + other.ms,
             )
-            one = OwnBroker(one.broker, *sums)  # noqa: PLW2901 - the sum takes its place
-        found[one.broker] = one
     return tuple(found[broker] for broker in sorted(found))
 
 
