@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -29,42 +29,51 @@ def member() -> Iterator[ScriptedMember]:
         yield found
 
 
-def test_plain_output_lists_clients_and_why(
-    member: ScriptedMember, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["top", "-b", "--admin", member.admin]) == 0
-    out = capsys.readouterr().out.splitlines()
+Top = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def top(capsys: pytest.CaptureFixture[str]) -> Top:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        """Return exit code, output and errors of a command line."""
+        return cli.main(["top", *arguments]), *capsys.readouterr()
+
+    return run
+
+
+def test_plain_output_lists_clients_and_why(member: ScriptedMember, top: Top) -> None:
+    code, text, _ = top("-b", "--admin", member.admin)
+    out = text.splitlines()
+    assert code == 0
     assert out[0].endswith("last minute  enforcing  2 clients")
     assert out[3].startswith("web-1   alice    62%  producer_byte_rate 2.0 MB/s of client-id <default>")
     assert out[4].startswith("batch   bob       0%  at its broker")
 
 
-def test_piped_output_is_plain_and_filtered(
-    member: ScriptedMember, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["top", "--admin", member.admin, "--filter", "BOB", "--sort", "client"]) == 0
-    out = capsys.readouterr().out
+def test_piped_output_is_plain_and_filtered(member: ScriptedMember, top: Top) -> None:
+    code, out, _ = top("--admin", member.admin, "--filter", "BOB", "--sort", "client")
+    assert code == 0
     assert "1 of them are listed" in out
     assert "web-1" not in out
 
 
-def test_json_is_one_document_a_line(member: ScriptedMember, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["top", "--format", "json", "-n", "2", "-d", "0.5", "--window", "10", "--admin", member.admin]
-    assert cli.main(arguments) == 0
-    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+def test_json_is_one_document_a_line(member: ScriptedMember, top: Top) -> None:
+    code, out, _ = top(
+        *["--format", "json", "-n", "2", "-d", "0.5", "--window", "10", "--admin"], member.admin
+    )
+    assert code == 0
+    documents = [json.loads(line) for line in out.splitlines()]
     assert [one["window_seconds"] for one in documents] == [10, 10]
     assert [one["client_id"] for one in documents[0]["clients"]] == ["web-1", "batch"]
 
 
-def test_silent_member_is_said_and_the_others_are_shown(
-    member: ScriptedMember, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_silent_member_is_said_and_the_others_are_shown(member: ScriptedMember, top: Top) -> None:
     with ScriptedMember("gw-2") as other:
         other.freeze()
         gone = f"{HOST}:{free_ports(1)[0]}"
-        assert cli.main(["top", "-b", "--admin", member.admin, "--admin", other.admin, "--admin", gone]) == 0
+        code, out, _ = top("-b", "--admin", member.admin, "--admin", other.admin, "--admin", gone)
         other.thaw()
-    out = capsys.readouterr().out
+    assert code == 0
     assert f"WARNING: {other.admin} does not respond: " in out
     assert f"WARNING: {gone} does not respond: " in out
     assert "web-1" in out
@@ -74,22 +83,20 @@ LATE = [{"worker": 2, "problem": "silent for 4 s"}]
 LACKS = "gw-1 lacks worker 2 (silent for 4 s): clients connected there are not shown"
 
 
-def test_workers_that_a_member_lacks_are_said(
-    member: ScriptedMember, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_workers_that_a_member_lacks_are_said(member: ScriptedMember, top: Top) -> None:
     member.documents["/v1/clients"]["missing"] = LATE
-    assert cli.main(["top", "-b", "--admin", member.admin]) == 0
-    assert f"WARNING: {LACKS}" in capsys.readouterr().out.splitlines()
+    code, out, _ = top("-b", "--admin", member.admin)
+    assert code == 0
+    assert f"WARNING: {LACKS}" in out.splitlines()
 
 
 def test_member_without_any_worker_is_an_error_and_not_an_empty_list(
-    member: ScriptedMember, capsys: pytest.CaptureFixture[str]
+    member: ScriptedMember, top: Top
 ) -> None:
     member.unavailable["/v1/clients"] = {"error": "no worker process responds", "missing": LATE}
-    assert cli.main(["top", "-b", "--admin", member.admin]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.endswith(": no worker process responds: worker 2 (silent for 4 s)\n")
+    code, out, err = top("-b", "--admin", member.admin)
+    assert (code, out) == (1, "")
+    assert err.endswith(": no worker process responds: worker 2 (silent for 4 s)\n")
 
 
 def test_verdict_says_what_it_lacks(member: ScriptedMember) -> None:
@@ -143,26 +150,21 @@ def dripping(documents: Mapping[str, object]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("body", [b"\xff", b"[]"])
-def test_member_that_is_not_sluice_is_said(
-    member: ScriptedMember, body: bytes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_member_that_is_not_sluice_is_said(member: ScriptedMember, body: bytes, top: Top) -> None:
     member.bodies["/v1/clients"] = body
-    assert cli.main(["top", "--admin", member.admin]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith(f"sluice: {member.admin}: ")
-    assert captured.err.count("\n") == 1
+    code, out, err = top("--admin", member.admin)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"sluice: {member.admin}: ")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [(["-d", "0"], "-d 0: must be from 0.5 to 3600 seconds"), (["-n", "-1"], "-n -1: must be 0 or more")],
 )
-def test_wrong_arguments_are_refused(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["top", *arguments]) == 2
-    assert said in capsys.readouterr().err
+def test_wrong_arguments_are_refused(arguments: list[str], said: str, top: Top) -> None:
+    code, _, err = top(*arguments)
+    assert code == 2
+    assert said in err
 
 
 def test_reader_that_closes_the_pipe_ends_it_quietly(member: ScriptedMember) -> None:
@@ -178,7 +180,7 @@ def test_reader_that_closes_the_pipe_ends_it_quietly(member: ScriptedMember) -> 
 
 
 def test_terminal_without_textual_gets_plain_output_and_a_hint(
-    member: ScriptedMember, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    member: ScriptedMember, top: Top, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "console.screen", raising=False)
     for name in [name for name in sys.modules if name.split(".")[0] == "textual"]:
@@ -186,10 +188,10 @@ def test_terminal_without_textual_gets_plain_output_and_a_hint(
     monkeypatch.setitem(sys.modules, "textual", None)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert cli.main(["top", "--admin", member.admin]) == 0
-    captured = capsys.readouterr()
-    assert "requirements/top.txt" in captured.err
-    assert "web-1" in captured.out
+    code, out, err = top("--admin", member.admin)
+    assert code == 0
+    assert "requirements/top.txt" in err
+    assert "web-1" in out
 
 
 def test_plain_output_needs_no_textual(member: ScriptedMember) -> None:

@@ -16,6 +16,7 @@ from proxy.events import Events
 from proxy.events.kinds import BrokerLost
 from proxy.explain.documents import EVENTS_MAX, Missing, StatusDocument
 from proxy.system.stats import Stats
+from tests.support.documents import as_json
 
 MISSING = (Missing(2, "it does not run"),)
 STATUS = StatusDocument(
@@ -56,19 +57,8 @@ ACTION = "Sluice-Action: enforcement"
 
 def test_status_says_what_runs() -> None:
     found = Rig().get("/v1/status")
-    assert found.pop("started_at").endswith("Z")
-    assert found == {
-        "version": "1.2.3",
-        "member": "gw-1",
-        "mode": "enforce",
-        "enforcing": True,
-        "policy": "kip13",
-        "scope": "broker",
-        "workers": 2,
-        "ready": "",
-        "missing": [{"worker": 2, "problem": "it does not run"}],
-        "switched": None,
-    }
+    assert found["started_at"].endswith("Z")
+    assert found == as_json(STATUS) | {"started_at": found["started_at"]}
 
 
 def test_events_are_paged_by_id() -> None:

@@ -83,10 +83,6 @@ def test_quotas_file_in_place_of_the_configuration_is_recognized() -> None:
     )
 
 
-def test_unknown_table_is_named_without_its_content() -> None:
-    assert refused(SMALL + '[quotaz]\nx = "y"\n') == "quotaz: unknown table; did you mean 'quotas'?"
-
-
 def test_error_names_the_variable_that_set_the_value() -> None:
     environ = {"SLUICE_ADMIN__BIND": "nowhere"}
     with pytest.raises(ConfigError, match=r"^admin\.bind \(from SLUICE_ADMIN__BIND\): .* \(got 'nowhere'\)$"):
@@ -122,14 +118,6 @@ def test_malformed_replica_list_is_a_warning_and_the_rest_holds() -> None:
     assert warning == expected + "; the rest of the list is used"
     leaders, _ = config.replication.lists()
     assert leaders["a"].holds(0, 1)
-
-
-def test_key_without_effect_on_replication_is_reported() -> None:
-    text = '[replication]\nfollower_rate = "4M"\nfollower_throttled_replicas = { a = "*" }'
-    assert [warning.partition(":")[0] for warning in parsed(REPLICATES + text).warnings] == [
-        "replication.follower_throttled_replicas",
-        "replication.follower_rate",
-    ]
 
 
 # Files

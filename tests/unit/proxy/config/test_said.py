@@ -6,11 +6,13 @@ To change messages, change that file first, and read it from top to bottom. `SLU
 import os
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from proxy.config import command_line_quotas, unenforced
 from proxy.system.errors import ConfigError
 from tests.support.configurations import made
 
@@ -18,11 +20,17 @@ GOLDEN = Path(__file__).with_name("said.md")
 BLOCK = re.compile(r"^```toml\n(.*?)^```\n(.*?)\n(?=\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
-def said(text: str) -> str:
+def warnings_of(text: str) -> Iterable[str]:
     tables: dict[str, Any] = tomllib.loads(text)
+    if "quota" in tables:
+        return unenforced(command_line_quotas(text).entries())
     cluster = {"bootstrap": "kafka:9092", **tables.pop("cluster", {})}
+    return made(cluster=cluster, **tables).warnings
+
+
+def said(text: str) -> str:
     try:
-        warnings = made(cluster=cluster, **tables).warnings
+        warnings = warnings_of(text)
     except ConfigError as error:
         return f"Refused: {error}"
     return "\n".join(f"Warning: {warning}" for warning in warnings) or "Nothing."
