@@ -68,11 +68,3 @@ def with_throttle_time(frame: bytes, throttle_at: int, throttle_ms: int) -> byte
     if throttle_ms <= max(_INT32.unpack_from(frame, throttle_at)[0], 0):
         return frame
     return frame[:throttle_at] + _INT32.pack(throttle_ms) + frame[throttle_at + 4 :]
-
-
-def rewrite_response(frame: bytes, version: int, address_map: AddressMap | None, throttle_ms: int) -> bytes:
-    """Return the response with addresses for clients, and the larger of both throttle times."""
-    response, throttle_at = read_response(frame, version, address_map)
-    return (
-        response if throttle_at == throttle.NONE else with_throttle_time(response, throttle_at, throttle_ms)
-    )

@@ -19,6 +19,7 @@ since each payload must be moved by itself. So a large frame is walked beyond th
 (`whole`). Otherwise its remaining partitions are one row, with OTHER_TOPICS as topic and UNCOUNTED as records.
 """
 
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final
 
@@ -96,6 +97,7 @@ def _plausible(total: int) -> int:
     return total if 0 <= total <= _INT32_MAX else UNCOUNTED
 
 
+@dataclass(slots=True, eq=False)
 class PartitionRows:
     """A sink that collects each partition's bytes and number of records.
 
@@ -103,10 +105,7 @@ class PartitionRows:
         partitions: the partitions so far, at most PARTITIONS_MAX.
     """
 
-    __slots__ = ("partitions",)
-
-    def __init__(self) -> None:
-        self.partitions: list[PartitionRecords] = []
+    partitions: list[PartitionRecords] = field(default_factory=list)
 
     def partition(
         self,
@@ -286,6 +285,7 @@ def _partitions(
     return at + 1 if at < limit and not buf[at] else _NOT_PLAIN
 
 
+@dataclass(slots=True, eq=False)
 class PlainProduce:
     """Reads the ordinary Produce requests of one connection, with the same result as a walk.
 
@@ -293,11 +293,9 @@ class PlainProduce:
     tags, no transactional id, and the same acks, timeout and topic.
     """
 
-    __slots__ = ("_name", "_prefix", "_version")
-
-    def __init__(self) -> None:
-        self._version = UNCOUNTED
-        self._prefix = self._name = b""
+    _version: int = UNCOUNTED
+    _prefix: bytes = b""
+    _name: bytes = b""
 
     def read(
         self, buf: bytes | bytearray, body: int, end: int, frame_end: int, version: int

@@ -54,7 +54,7 @@ class FetchWalk(Walk):
         """Create a walk from the request's version and the response's length prefix."""
         if not 0 <= version <= VERSION_MAX:
             raise UnknownVersionError(f"the layout of Fetch version {version} is not known")
-        super().__init__(frame_length, version >= FLEXIBLE, sizes, sink, by_id=version >= _TOPIC_IDS_SINCE)
+        super().__init__(frame_length + 4, version >= FLEXIBLE, sizes, sink, version >= _TOPIC_IDS_SINCE)
         self._version = version
         # Index, error code, high watermark; last stable offset since version 4, log start offset since 5.
         self._fixed = _HEAD_BYTES + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)

@@ -35,7 +35,7 @@ class ProduceWalk(Walk):
         if not 0 <= version <= MAX_VERSION[PRODUCE]:
             raise UnknownVersionError(f"the layout of Produce version {version} is not known")
         compact, by_id = version >= _FLEXIBLE_SINCE, version >= _TOPIC_IDS_SINCE
-        super().__init__(frame_length, compact, sizes, sink, by_id=by_id)
+        super().__init__(frame_length + 4, compact, sizes, sink, by_id)
         self._version = version
 
     def _head(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:

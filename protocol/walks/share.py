@@ -117,7 +117,7 @@ class ShareWalk(Walk):
         """Create a walk from the request's API key and version, and the response's length prefix."""
         if api_key not in _LOCK_TIMEOUT_SINCE or version not in _VERSIONS:
             raise UnknownVersionError(f"the layout of version {version} of API {api_key} is not known")
-        super().__init__(frame_length, True, sizes, by_id=True)
+        super().__init__(frame_length + 4, True, sizes, None, True)
         self._api_key = api_key
         # The bytes between the error message and the topics.
         self._head_size = 4 if version >= _LOCK_TIMEOUT_SINCE[api_key] else 0

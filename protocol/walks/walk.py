@@ -29,6 +29,7 @@ If a `sink` is given, each partition is reported to it as soon as the length of 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 from protocol.errors import MalformedFieldError, OversizedError, TruncatedError
@@ -95,73 +96,41 @@ class PartitionSink(Protocol):
         """
 
 
+@dataclass(slots=True, eq=False)
 class Walk:
-    """The base class: counts the frame's bytes and runs the steps of a subclass."""
+    """The base class: counts the frame's bytes and runs the steps of a subclass.
 
-    __slots__ = (
-        "_address_map",
-        "_compact",
-        "_frame_end",
-        "_left",
-        "_name",
-        "_partitions",
-        "_state",
-        "_topic_key",
-        "_topic_left",
-        "_topics",
-        "_topics_noted",
-        "by_id",
-        "done",
-        "full",
-        "passthrough",
-        "paused",
-        "sink",
-        "sizes",
-        "watch",
-    )
+    Args:
+        _left: the bytes of the frame that are not passed yet, with its length prefix.
+        _compact: whether its version is flexible.
+        sizes: counts the bytes of topics; None if they are not counted.
+        sink: receives the partitions; None if they are not reported.
+        by_id: whether its version names topics by id.
+    """
 
     # Steps by state: (walk, buf, pos, limit) -> the position after the part.
     STEPS: ClassVar[tuple[Callable[[Any, bytearray | memoryview, int, int], int], ...]] = ()
 
-    def __init__(
-        self,
-        frame_length: int,
-        compact: bool,
-        sizes: Sizes | None = None,
-        sink: PartitionSink | None = None,
-        *,
-        by_id: bool = False,
-    ) -> None:
-        """Create a walk through a frame.
-
-        Args:
-            frame_length: the number in the frame's length prefix.
-            compact: whether its version is flexible.
-            sizes: counts the bytes of topics; None if they are not counted.
-            sink: receives the partitions; None if they are not reported.
-            by_id: whether its version names topics by id.
-        """
-        self.sizes = sizes
-        self.sink = sink
-        self.watch: TopicWatch | None = None
-        self._name = OTHER_TOPICS  # the current topic, for the sink
-        self.by_id = by_id
-        self._topic_key: bytes | None = (
-            None  # the current topic, and the bytes of the frame that were left at its beginning
-        )
-        self._topic_left = 0
-        self._topics_noted = 0
-        self.passthrough = 0
-        self.done = False
-        self.paused = False
-        self.full = False
-        self._compact = compact
-        self._left = frame_length + 4
-        self._state = HEAD
-        self._topics = 0
-        self._partitions = 0
-        self._frame_end = 0
-        self._address_map: AddressMap | None = None
+    _left: int
+    _compact: bool
+    sizes: Sizes | None = None
+    sink: PartitionSink | None = None
+    by_id: bool = False
+    watch: TopicWatch | None = None
+    _name: bytes = OTHER_TOPICS  # the current topic, for the sink
+    # The current topic, and the bytes of the frame that were left at its beginning.
+    _topic_key: bytes | None = None
+    _topic_left: int = 0
+    _topics_noted: int = 0
+    passthrough: int = 0
+    done: bool = False
+    paused: bool = False
+    full: bool = False
+    _state: int = HEAD
+    _topics: int = 0
+    _partitions: int = 0
+    _frame_end: int = 0
+    _address_map: AddressMap | None = None
 
     def feed(self, buf: bytearray | memoryview, start: int, end: int, address_map: AddressMap | None) -> int:
         """Continue the walk through buf[start:end]; `start` is the first byte not yet passed.
@@ -210,11 +179,6 @@ class Walk:
         self._topics_noted = 0
         self.full = False
         return taken
-
-    @property
-    def left(self) -> int:
-        """The bytes of the frame that remained at the end of the last feed."""
-        return self._left
 
     def _finish(self, pos: int) -> None:
         """End the walk at the end of the frame.

@@ -19,7 +19,7 @@ known, and none can be unknown. Unknown versions of guarded APIs, and unknown AP
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from protocol import layouts
 from protocol.api import ADD_PARTITIONS_TO_TXN, API_NAMES, ENVELOPE, PRODUCE, flexible
@@ -50,6 +50,7 @@ from proxy.channel.handlers import REQUEST_HANDLERS, produce
 from proxy.channel.own import ERRORS, NEWEST, TREATMENTS, Guarded, OwnNames, Treatment
 from proxy.channel.verdict import REPLACE, UNDECIDED, WALK
 
+T = TypeVar("T")
 _Handler = Callable[[ChannelDirection, Buffer, int, int, int, RequestHead, int], int]
 
 _CAUSE: Final = "own_names"
@@ -151,18 +152,7 @@ def _whole_request(
         raise _refused(direction, key)
     if not direction.whole(end - pos, length, GUARDED_REQUEST_BYTES_MAX):
         return direction.verdict.order
-    fields_at = fields_of(buf, body, frame_end, head)
-    frame = copied(buf, pos, frame_end)
-    response = direction.parse(
-        layouts.refusal,
-        frame,
-        fields_at - pos,
-        key,
-        version,
-        correlation_id,
-        ERRORS[label],
-        weight=_WEIGHT * len(frame),
-    )
+    response = _parsed(direction, layouts.refusal, buf, pos, body, head, correlation_id, ERRORS[label])
     if response is None:
         return direction.verdict.order
     _count(state, key)
@@ -170,6 +160,23 @@ def _whole_request(
     state.respond_locally(correlation_id, version, response)
     direction.verdict.signal = True
     return direction.replace(length + 4, b"")
+
+
+def _parsed(
+    direction: ChannelDirection,
+    function: Callable[..., T],
+    buf: Buffer,
+    pos: int,
+    body: int,
+    head: RequestHead,
+    *arguments: object,
+) -> T | None:
+    """Return what a function of `layouts` finds in a complete request; None with an order while it runs."""
+    frame_end = pos + 4 + head[0]
+    frame, fields_at = copied(buf, pos, frame_end), fields_of(buf, body, frame_end, head) - pos
+    return direction.parse(
+        function, frame, fields_at, head[1], head[2], *arguments, weight=_WEIGHT * len(frame)
+    )
 
 
 def _first_names(
@@ -205,17 +212,7 @@ def _items(
             return _forward(direction, buf, pos, end, body, head, now_ms)
         if not layouts.known(key, version):
             raise _refused(direction, key)
-        frame = copied(buf, pos, frame_end)
-        fields_at = fields_of(buf, body, frame_end, head)
-        found = direction.parse(
-            layouts.named_in_request,
-            frame,
-            fields_at - pos,
-            key,
-            version,
-            own.wanted,
-            weight=_WEIGHT * len(frame),
-        )
+        found = _parsed(direction, layouts.named_in_request, buf, pos, body, head, own.wanted)
         if found is None:
             return direction.verdict.order
         state.guarded = guarded = Guarded()
@@ -247,7 +244,7 @@ def _metadata(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
     """Forward a Metadata request; one that names a topic of Sluice's must not create topics."""
-    length, key, version, _, _ = head
+    length, key, _, _, _ = head
     state = direction.state
     if state.guarded is None:
         _check_version(head)
@@ -256,11 +253,7 @@ def _metadata(
         own, frame_end = _own(state), pos + 4 + length
         if not _mentions(own, buf, body, frame_end):
             return _forward(direction, buf, pos, end, body, head, now_ms)
-        frame = copied(buf, pos, frame_end)
-        fields_at = fields_of(buf, body, frame_end, head)
-        flag_at = direction.parse(
-            layouts.creation_at, frame, fields_at - pos, key, version, own.wanted, weight=_WEIGHT * len(frame)
-        )
+        flag_at = _parsed(direction, layouts.creation_at, buf, pos, body, head, own.wanted)
         if flag_at is None:
             return direction.verdict.order
         state.guarded = Guarded()

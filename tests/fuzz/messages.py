@@ -38,6 +38,7 @@ from proxy.system.threads import AT_ONCE_BYTES_MAX
 from tests.fuzz.draw import Draw, stretched
 from tests.fuzz.stopwatch import timed
 from tests.support.playbook import gateway_address
+from tests.unit.protocol.kafka_frames import rewrite_produce
 
 Reader = Callable[[bytes, int], object]
 
@@ -110,14 +111,11 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
         lambda frame, v: addresses.rewrite_find_coordinator(frame, v, gateway_address),
     ),
     ("metadata.rewrite_head", lambda frame, v: metadata.rewrite_head(frame, v, gateway_address)),
-    ("produce.rewrite_response", lambda frame, v: produce.rewrite_response(frame, v, gateway_address, 5)),
+    ("produce.rewrite_response", lambda frame, v: rewrite_produce(frame, v, gateway_address, 5)),
     ("produce.acks", lambda frame, v: produce.acks(frame, _BODY, len(frame), v)),
     ("fetch.read_request", lambda frame, v: fetch.read_request(frame, _BODY, len(frame), v)),
     ("fetch.full_topics", lambda frame, v: fetch.full_topics(frame, _BODY, v)),
-    (
-        "groups.session_timeout_ms",
-        lambda frame, v: groups.session_timeout_ms(11, frame, _BODY, len(frame), v),
-    ),
+    ("groups.session_timeout_ms", lambda frame, v: groups.session_timeout_ms(frame, _BODY, len(frame), v)),
     ("metadata_topics.read_request", lambda frame, v: metadata_topics.read_request(frame, _BODY, v)),
     ("metadata_topics.read_topics", metadata_topics.read_topics),
     ("partition_states.read_answer", _own(own_metadata.partitions([]))),

@@ -140,7 +140,7 @@ def test_session_timeout_is_that_kafka_wrote(judge: Judge, version: int) -> None
     for timeout in (1, 45_000):
         frame, body = judge.request(api.JOIN_GROUP, version, timeout)
         frame = judge.frame("set", "request", api.JOIN_GROUP, version, "sessionTimeoutMs", timeout, frame)
-        assert groups.session_timeout_ms(api.JOIN_GROUP, frame, body, len(frame), version) == timeout
+        assert groups.session_timeout_ms(frame, body, len(frame), version) == timeout
 
 
 def _metadata(frame: bytes, version: int) -> bytes:
@@ -152,7 +152,7 @@ def _metadata(frame: bytes, version: int) -> bytes:
 REWRITERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
     api.METADATA: _metadata,
     api.DESCRIBE_CLUSTER: lambda frame, version: addresses.rewrite_describe_cluster(frame, version, hide_odd),
-    api.PRODUCE: lambda frame, version: produce.rewrite_response(frame, version, hide_odd, 0),
+    api.PRODUCE: lambda frame, version: produce.read_response(frame, version, hide_odd)[0],
 }
 
 

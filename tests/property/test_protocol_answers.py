@@ -7,8 +7,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocol import api, throttle
-from protocol.messages import addresses, api_versions, metadata, produce
-from tests.unit.protocol.kafka_frames import RESPONSES, decoded, framed, hide_odd, messages, versions
+from protocol.messages import addresses, api_versions, metadata
+from tests.unit.protocol.kafka_frames import (
+    RESPONSES,
+    decoded,
+    framed,
+    hide_odd,
+    messages,
+    rewrite_produce,
+    versions,
+)
 
 FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 INT32 = st.integers(0, 2**31 - 1)
@@ -129,9 +137,7 @@ def test_produce_has_our_addresses_and_the_larger_throttle_time(
     )
     if gateway and version >= 10:
         message.node_endpoints = [_moved(node) for node in message.node_endpoints if node.node_id % 2 == 0]
-    assert produce.rewrite_response(frame, version, hide_odd if gateway else None, throttle_ms) == framed(
-        message
-    )
+    assert rewrite_produce(frame, version, hide_odd if gateway else None, throttle_ms) == framed(message)
 
 
 def _moved(broker: Any, key: str = "node_id") -> Any:

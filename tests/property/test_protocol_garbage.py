@@ -15,7 +15,7 @@ from protocol.messages import addresses, api_versions, fetch, groups, metadata, 
 from protocol.messages.fetch_session import SessionTable
 from protocol.walks.fetch import FetchWalk
 from protocol.walks.share import ShareWalk
-from tests.unit.protocol.kafka_frames import hide_odd
+from tests.unit.protocol.kafka_frames import hide_odd, rewrite_produce
 from tests.unit.protocol.relay import relay
 
 FEW = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
@@ -44,12 +44,12 @@ READERS: dict[str, tuple[int, Callable[[bytes, int], Any]]] = {
     "find_coordinator": (6, lambda n, v: addresses.rewrite_find_coordinator(framed(n), v, hide_odd)),
     "metadata": (13, lambda n, v: metadata.rewrite_head(framed(n), v, hide_odd)),
     "metadata_prefix": (13, lambda n, v: metadata.rewrite_head(n, v, hide_odd)),
-    "produce": (13, lambda n, v: produce.rewrite_response(framed(n), v, hide_odd, 5)),
+    "produce": (13, lambda n, v: rewrite_produce(framed(n), v, hide_odd, 5)),
     "acks": (13, lambda n, v: produce.acks(n, 0, len(n), v)),
     "fetch": (18, lambda n, v: fetch.read_request(n, 0, len(n), v)),
     "topics": (18, lambda n, v: fetch.full_topics(n, 0, v)),
     "session": (11, lambda n, v: session(n, v + 7)),
-    "groups": (9, lambda n, v: groups.session_timeout_ms(11, n, 0, len(n), v)),
+    "groups": (9, lambda n, v: groups.session_timeout_ms(n, 0, len(n), v)),
     "client_id": (0, lambda n, _: header.client_id(n, 0, len(n))),
     "fetch_walk": (18, lambda n, v: relay(FetchWalk(v, len(n)), framed(n), [5] * 9, hide_odd)),
     "share_fetch": (

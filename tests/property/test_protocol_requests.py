@@ -134,4 +134,4 @@ def test_join_group_names_its_session_timeout(version: int, data: st.DataObject,
     message = data.draw(messages(REQUESTS[JOIN_GROUP], version, session_timeout_ms=st.just(timeout_ms)))
     frame = framed(message)
     body = body_of(frame, JOIN_GROUP, version)
-    assert groups.session_timeout_ms(JOIN_GROUP, frame, body, len(frame), version) == timeout_ms
+    assert groups.session_timeout_ms(frame, body, len(frame), version) == timeout_ms

@@ -15,17 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from protocol.api import (
-    API_VERSIONS,
-    DESCRIBE_CLUSTER,
-    DESCRIBE_CONFIGS,
-    DESCRIBE_QUORUM,
-    FIND_COORDINATOR,
-    LIST_PARTITION_REASSIGNMENTS,
-    MAX_VERSION,
-    METADATA,
-    flexible,
-)
+from protocol import api
 from protocol.header import RequestHead
 from protocol.messages import addresses, api_versions, metadata, reassignments
 from protocol.messages.metadata import TopicMetadata
@@ -147,12 +137,12 @@ def examine_request(
     if not throttle.limits(now_ms):
         return None
     length, _, version, _, _ = head
-    if not 0 <= version <= MAX_VERSION[METADATA]:
+    if not 0 <= version <= api.MAX_VERSION[api.METADATA]:
         return None
-    if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[METADATA]):
+    if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[api.METADATA]):
         return direction.verdict.order
     frame_end = pos + 4 + length
-    fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(METADATA, version))
+    fields_at = skip_header_tags(buf, body, frame_end, flexible=api.flexible(api.METADATA, version))
     if fields_at is None:
         return None
     request = direction.parse(metadata.read_request, copied(buf, pos, frame_end), fields_at - pos, version)
@@ -193,7 +183,7 @@ def settle(direction: ChannelDirection, awaiting: AwaitedTopics, now_ms: int) ->
 
 
 # If reassignments are carried out in steps, their list has the version of KIP-435.
-_OFFERED: Final[Mapping[int, int]] = {LIST_PARTITION_REASSIGNMENTS: reassignments.BATCH_VERSION}
+_OFFERED: Final[Mapping[int, int]] = {api.LIST_PARTITION_REASSIGNMENTS: reassignments.BATCH_VERSION}
 _NOTHING: Final[Mapping[int, int]] = {}
 
 
@@ -269,10 +259,10 @@ def _offered(settings: ChannelSettings) -> tuple[Mapping[int, int], Mapping[int,
 
 _METADATA: Final = _Metadata()
 _REWRITTEN: Final = {
-    FIND_COORDINATOR: Rewritten(FIND_COORDINATOR, addresses.rewrite_find_coordinator, _mapped),
-    DESCRIBE_CLUSTER: Rewritten(DESCRIBE_CLUSTER, addresses.rewrite_describe_cluster, _mapped),
+    api.FIND_COORDINATOR: Rewritten(api.FIND_COORDINATOR, addresses.rewrite_find_coordinator, _mapped),
+    api.DESCRIBE_CLUSTER: Rewritten(api.DESCRIBE_CLUSTER, addresses.rewrite_describe_cluster, _mapped),
 }
-_APIS: Final = Rewritten(API_VERSIONS, api_versions.rewrite, _offered)
+_APIS: Final = Rewritten(api.API_VERSIONS, api_versions.rewrite, _offered)
 
 
 def _owe(direction: ChannelDirection, head: RequestHead, owed: Owed) -> int:
@@ -333,8 +323,8 @@ def api_versions_request(
 # not about a broker are forwarded unchanged. Ignored: the values of all other configs.
 
 _WITHOUT_ADDRESSES: Final = {
-    DESCRIBE_CONFIGS: Rewritten(DESCRIBE_CONFIGS, addresses.configs_without_addresses),
-    DESCRIBE_QUORUM: Rewritten(DESCRIBE_QUORUM, addresses.quorum_without_addresses),
+    api.DESCRIBE_CONFIGS: Rewritten(api.DESCRIBE_CONFIGS, addresses.configs_without_addresses),
+    api.DESCRIBE_QUORUM: Rewritten(api.DESCRIBE_QUORUM, addresses.quorum_without_addresses),
 }
 
 

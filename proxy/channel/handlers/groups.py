@@ -35,6 +35,6 @@ def _session_timeout_ms(buf: Buffer, body: int, end: int, version: int) -> int |
     if fields_at is None:
         return None
     try:
-        return groups.session_timeout_ms(JOIN_GROUP, buf, fields_at, end, version)
+        return groups.session_timeout_ms(buf, fields_at, end, version)
     except TruncatedError:
         return None

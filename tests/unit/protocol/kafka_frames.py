@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
 
 from protocol.header import body_start
-from protocol.messages import AddressMap
+from protocol.messages import AddressMap, produce
 
 Message = Any
 
@@ -141,4 +141,7 @@ def hide_odd(node_id: int, _host: str, _port: int) -> tuple[str, int] | None:
     return None if node_id % 2 else ("proxy.example", 1000 + node_id % 1000)
 
 
-_: AddressMap = hide_odd
+def rewrite_produce(frame: bytes, version: int, address_map: AddressMap | None, throttle_ms: int) -> bytes:
+    """The response to a Produce with addresses for clients, and the larger of both throttle times."""
+    response, throttle_at = produce.read_response(frame, version, address_map)
+    return response if throttle_at < 0 else produce.with_throttle_time(response, throttle_at, throttle_ms)
