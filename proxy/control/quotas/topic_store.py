@@ -44,7 +44,7 @@ from proxy.control.quotas.store import Changers, Client, Noted, QuotasInForce, S
 from proxy.events import Tell
 from proxy.system.errors import reason
 from proxy.system.files import Signature, open_text, store
-from proxy.system.logs import event
+from proxy.system.logs import Field, event
 from proxy.topics.records import TAKEN_OVER_MAX, AppendError, Portion, Problem, ReadLog, Record, Seal, Stamps
 from quotas.definitions.alterations import Alteration, Outcome, alter, entity_of_parts, parts_of
 from quotas.definitions.definitions import Definitions
@@ -381,7 +381,7 @@ class TopicStore:
             elif self._overlaid and self._signed and now >= self._restore_at:
                 self._restore()
         except StoreError as error:
-            event(logger, logging.WARNING, "records not signed", topic=self._log.topic, detail=str(error))
+            self._say("records not signed", detail=str(error))
         return self._differs()
 
     def _differs(self) -> bool:
@@ -396,21 +396,13 @@ class TopicStore:
             return False
         place, definitions = found
         if self._log.topic_id and self._log.topic_id.hex() != place.topic_id:
-            event(
-                logger,
-                logging.WARNING,
-                "snapshot not used: it is of another topic of this name",
-                topic=place.topic,
-            )
+            self._say("snapshot not used: it is of another topic of this name")
             return False
         self._in_force.replace(definitions)
         self._in_force.starting = False
         self._from = place.topic_id
-        event(
-            logger,
-            logging.WARNING,
+        self._say(
             "quotas of the snapshot are in force, since the topic cannot be read",
-            topic=place.topic,
             offset=place.offset,
             quota_entries=len(self.definitions),
         )
@@ -520,7 +512,7 @@ class TopicStore:
         for key, _ in chosen:
             self._overlaid.pop(key, None)
         self.restored += len(records)
-        event(logger, logging.WARNING, "records restored", topic=self._log.topic, records=len(records))
+        self._say("records restored", records=len(records))
 
     def _in_force_record(self, key: bytes, author: Author) -> Record | None:
         """Return the record of a key as it is in force; None if this process does not know it."""
@@ -563,13 +555,7 @@ class TopicStore:
             self._drain()
         self._take_over_at = None
         if written:
-            event(
-                logger,
-                logging.WARNING,
-                "unsigned quotas taken over: from now on unsigned records are ignored",
-                topic=self._log.topic,
-                records=written,
-            )
+            self._say("unsigned quotas taken over: from now on unsigned records are ignored", records=written)
 
     def _drain(self) -> None:
         for _ in range(_PORTIONS_AT_ONCE):
@@ -715,11 +701,8 @@ class TopicStore:
         if self._foreign_signed:
             return
         self._foreign_signed = True
-        event(
-            logger,
-            logging.WARNING,
-            "records of the topic are signed, and this process has no fleet.secret_file: others ignore its alterations",
-            topic=self._log.topic,
+        self._say(
+            "records of the topic are signed, and this process has no fleet.secret_file: others ignore its alterations"
         )
 
     def _ignored(self, cause: str, record: Record | None, count: int = 1) -> None:
@@ -766,18 +749,10 @@ class TopicStore:
         self._fresh = None
         before = self._from or (found[0].topic_id if found else "")
         if before and before != topic_id:
-            event(
-                logger,
-                logging.WARNING,
-                "snapshot not used: it is of another topic of this name",
-                topic=self._log.topic,
-            )
+            self._say("snapshot not used: it is of another topic of this name")
         elif found is not None and found[0].offset > self.next_offset:
-            event(
-                logger,
-                logging.WARNING,
+            self._say(
                 "the topic ends before the snapshot does: the brokers have lost records",
-                topic=self._log.topic,
                 offset=self.next_offset,
                 snapshot_offset=found[0].offset,
             )
@@ -785,16 +760,14 @@ class TopicStore:
         self._in_force.replace(fresh, None if self._in_force.starting else topic)
         self._in_force.starting = False
         self._complete, self._from = True, ""
-        event(
-            logger,
-            logging.INFO,
+        self._say(
             "quotas read from the topic",
-            topic=self._log.topic,
             offset=self.next_offset,
             quota_entries=len(self.definitions),
             skipped=sum(
                 count for result, count in self.records.items() if result not in ("applied", "removed")
             ),
+            level=logging.INFO,
         )
 
     def _use_instead(self, fresh: Definitions, found: tuple[Place, Definitions] | None) -> None:
@@ -806,14 +779,15 @@ class TopicStore:
         for entity, values in self._in_force.with_pauses(source.entries()):
             if not self._in_force.overrides(entity):
                 self._put(fresh, entity, values)
-        event(
-            logger,
-            logging.ERROR,
+        self._say(
             "the topic has lost its signed records: the quotas of the snapshot are written to it",
-            topic=self._log.topic,
             quota_entries=len(fresh),
             ignored=read,
+            level=logging.ERROR,
         )
+
+    def _say(self, text: str, *, level: int = logging.WARNING, **fields: Field) -> None:
+        event(logger, level, text, topic=self._log.topic, **fields)
 
     def _skipped(self, cause: str, detail: str) -> None:
         self.records[cause] += 1
@@ -821,14 +795,8 @@ class TopicStore:
         if now - self._skipped_line_at < _SKIPPED_LINE_SECONDS:
             return
         self._skipped_line_at = now
-        event(
-            logger,
-            logging.WARNING,
-            "records of the topic skipped",
-            topic=self._log.topic,
-            cause=cause,
-            detail=detail[:200],
-            skipped=self.records[cause],
+        self._say(
+            "records of the topic skipped", cause=cause, detail=detail[:200], skipped=self.records[cause]
         )
 
 
