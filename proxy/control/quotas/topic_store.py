@@ -230,6 +230,27 @@ class _Own(NamedTuple):
     record: Record
 
 
+class _Changes:
+    """The limits of entities that are to be changed in some definitions."""
+
+    def __init__(self, target: Definitions) -> None:
+        self.target = target
+        self.found: dict[Entity, Mapping[str, float]] = {}
+
+    def values(self, entity: Entity) -> Mapping[str, float]:
+        """Return an entity's limits after the changes so far."""
+        return self.found[entity] if entity in self.found else self.target.values(entity)
+
+    def put(self, entity: Entity, limit: str, setting: Setting | None) -> None:
+        """Change one limit; None removes it."""
+        values = dict(self.values(entity))
+        if setting is None:
+            values.pop(limit, None)
+        else:
+            values[limit] = setting.value
+        self.found[entity] = values
+
+
 class TopicStore:
     """The quotas of one topic.
 
@@ -484,18 +505,18 @@ class TopicStore:
 
     def _apply_own(self, records: list[Record], offset: int, author: Author) -> None:
         """Put acknowledged records of this process in force."""
-        changes: dict[Entity, Mapping[str, float]] = {}
+        changes = _Changes(self.definitions)
         for index, record in enumerate(self._in_force.with_pauses(records)):
             assert record.key is not None, "it is a limit's"
             self._own[record.key] = _Own(offset + index, record)
             entity, limit = read_key(record.key)
             setting = read_setting(entity, limit, record.value)
             self._unreadable.discard((entity, limit))
-            changes[entity] = self._changed(entity, limit, setting, self.definitions, changes)
+            changes.put(entity, limit, setting)
             self._changers.read(entity, None if setting is None else author)
             if self.noted is not None and setting is not None:
                 self.noted(entity, author)
-        self._change(changes)
+        self._change(changes.found)
 
     def _restore(self) -> None:
         """Write the values in force over ignored records, so that compaction removes these."""
@@ -573,23 +594,22 @@ class TopicStore:
             self._keys.clear()
             self._overlaid.clear()
             self._unsigned = 0
-        target = self.definitions if self._fresh is None else self._fresh
-        changes: dict[Entity, Mapping[str, float]] = {}
+        changes = _Changes(self.definitions if self._fresh is None else self._fresh)
         if portion.dropped:
             self._ignored("unsigned", None, portion.dropped)
         for record in self._in_force.with_pauses(portion.records):
-            self._read(record, target, changes)
+            self._read(record, changes)
         if self._fresh is None:
-            self._change(changes)
+            self._change(changes.found)
         else:
-            for entity, values in self._in_force.with_pauses(changes.items()):
+            for entity, values in self._in_force.with_pauses(changes.found.items()):
                 self._put(self._fresh, entity, values)
         self.next_offset = portion.next_offset
         if portion.complete and self._fresh is not None:
             self._finish(self._fresh)
 
-    def _read(self, record: Record, target: Definitions, changes: dict[Entity, Mapping[str, float]]) -> None:
-        cause = self._judge(record, target, changes)
+    def _read(self, record: Record, changes: _Changes) -> None:
+        cause = self._judge(record, changes)
         if cause is not None:
             if cause:
                 self._ignored(cause, record)
@@ -597,7 +617,7 @@ class TopicStore:
         if record.key in self._own and self._is_of_own(record):
             self.records["removed" if record.value is None else "applied"] += 1
         else:
-            self._read_limit(record, target, changes)
+            self._read_limit(record, changes)
 
     def _is_of_own(self, record: Record) -> bool:
         """Whether a record of a limit that was altered here is this alteration, or lies before it."""
@@ -607,9 +627,7 @@ class TopicStore:
             del self._own[key]
         return self._fresh is None and record.offset <= offset
 
-    def _read_limit(
-        self, record: Record, target: Definitions, changes: dict[Entity, Mapping[str, float]]
-    ) -> None:
+    def _read_limit(self, record: Record, changes: _Changes) -> None:
         place: tuple[Entity, str] | None = None
         try:
             place = entity, limit = read_key(record.key)
@@ -623,32 +641,14 @@ class TopicStore:
         if setting is not None and setting.author is not None and not proven:
             setting = setting._replace(author=setting.author._replace(claimed=True))
         self._unreadable.discard(place)
-        changes[entity] = self._changed(entity, limit, setting, target, changes)
+        changes.put(entity, limit, setting)
         self.records["removed" if setting is None else "applied"] += 1
         if self._fresh is None:
             self._changers.read(entity, None if setting is None else setting.author)
         if self.noted is not None and setting is not None and setting.author is not None:
             self.noted(entity, setting.author)
 
-    @staticmethod
-    def _changed(
-        entity: Entity,
-        limit: str,
-        setting: Setting | None,
-        target: Definitions,
-        changes: Mapping[Entity, Mapping[str, float]],
-    ) -> dict[str, float]:
-        """Return an entity's limits with one of them changed."""
-        values = dict(changes[entity] if entity in changes else target.values(entity))
-        if setting is None:
-            values.pop(limit, None)
-        else:
-            values[limit] = setting.value
-        return values
-
-    def _judge(
-        self, record: Record, target: Definitions, changes: dict[Entity, Mapping[str, float]]
-    ) -> str | None:
+    def _judge(self, record: Record, changes: _Changes) -> str | None:
         """Return why a record is ignored; "" for one that only says something of the topic; None: it is a limit's."""
         seal = self._seal
         if seal is None:
@@ -673,10 +673,10 @@ class TopicStore:
             self._keys.add(hash(record.key))
             self._overlaid.pop(record.key, None)
         if not self._signed and (record.key == SINCE or stamp > TAKEN_OVER_MAX):
-            self._become_signed(target, changes)
+            self._become_signed(changes)
         return "" if record.key in (SINCE, LAST) else None
 
-    def _become_signed(self, target: Definitions, changes: dict[Entity, Mapping[str, float]]) -> None:
+    def _become_signed(self, changes: _Changes) -> None:
         """Treat unsigned records as void from here on, those already read included."""
         self._signed = True
         self._take_over_at = None
@@ -684,16 +684,16 @@ class TopicStore:
         self._log.wanted = lambda record: bool(record.mark) or hash(record.key) in keys
         if not self._unsigned:
             return
-        known = {entity for entity, _ in self._in_force.with_pauses(target.entries())}
+        known = {entity for entity, _ in self._in_force.with_pauses(changes.target.entries())}
         void = 0
-        for entity in self._in_force.with_pauses(known | changes.keys()):
+        for entity in self._in_force.with_pauses(known | changes.found.keys()):
             if self._in_force.overrides(entity):
                 continue
-            values = changes[entity] if entity in changes else target.values(entity)
+            values = changes.values(entity)
             kept = {limit: value for limit, value in values.items() if hash(key_of(entity, limit)) in keys}
             if len(kept) < len(values):
                 void += len(values) - len(kept)
-                changes[entity] = kept
+                changes.found[entity] = kept
         if void:
             self._ignored("unsigned", None, void)
 
@@ -742,10 +742,12 @@ class TopicStore:
             place = self._snapshot_place
             if place is not None and (place.signed or place.topic_id != topic_id):
                 self._use_instead(fresh, found)
+        own_changes = _Changes(fresh)
         for key, own in self._own.items():
             entity, limit = read_key(key)
-            setting = read_setting(entity, limit, own.record.value)
-            self._put(fresh, entity, self._changed(entity, limit, setting, fresh, {}))
+            own_changes.put(entity, limit, read_setting(entity, limit, own.record.value))
+        for entity, values in own_changes.found.items():
+            self._put(fresh, entity, values)
         self._fresh = None
         before = self._from or (found[0].topic_id if found else "")
         if before and before != topic_id:
