@@ -193,7 +193,7 @@ class App:
         assert quotas is not None, "a store is given, or a topic is opened"
         origins = Origins(config)
         quotas.noted = origins.note
-        quotas.report_to(events.tell)
+        quotas.tell = events.tell
         # With workers the clients are theirs, and their capture; brokers replicate through this process.
         own = config if workers == 1 else replace(config, capture=CaptureOptions())
         self.relay = relay = Relay(

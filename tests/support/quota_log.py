@@ -67,5 +67,5 @@ def told_by(store: QuotaStore) -> list[tuple[object, ...]]:
         said = [event.fields[name] for name in ("entity", "old", "new", "by", "from")]
         found.append((*said, bool(event.line)))
 
-    store.report_to(tell)
+    store.tell = tell
     return found

@@ -24,15 +24,13 @@ from proxy.control.quotas.store import (
     Changer,
     Client,
     NotAllowedError,
-    Noted,
-    QuotasInForce,
+    QuotaStore,
     StoreError,
     by_client,
     no_quotas_file,
     not_writable,
     with_pauses,
 )
-from proxy.events import Tell
 from proxy.events.kinds import By
 from proxy.system.errors import ConfigError
 from proxy.system.files import Signature, locked, open_text, replace, signature
@@ -50,7 +48,7 @@ REST_SECONDS: Final = 0.2  # a file without a change for this time is complete
 REST_SECONDS_MAX: Final = 2.0
 
 
-class FileStore:
+class FileStore(QuotaStore):
     """The quotas of one configuration, in a file or mirrored from the brokers.
 
     Args:
@@ -58,11 +56,6 @@ class FileStore:
         quota_text: `[[quota]]` tables from the command line; they override the file's, and cannot be altered.
         config_path: the configuration file, for error messages; None without one.
         in_fleet: whether other members of a fleet have files of their own, so that none is altered here.
-
-    Attributes:
-        definitions: the definitions in force, always the same object.
-        seen: the file's signature when it was last read or written here.
-        noted: called for each altered entity; None: not called.
 
     Raises:
         ConfigError: the file cannot be read, or a definition is invalid.
@@ -76,24 +69,15 @@ class FileStore:
         *,
         in_fleet: bool = False,
     ) -> None:
+        super().__init__(settings, quota_text)
         self._config_path = config_path
         self._in_fleet = in_fleet
         self._path: Path | None = None
         self._document: Document | None = Document()
         self._not_editable = ""  # why the text cannot be edited; "" if it can
         self._mirrored = False  # the brokers' quotas were taken once
-        self._in_force = in_force = QuotasInForce(settings, quota_text)
-        self.definitions = in_force.definitions
-        self.file_signature = Signature()
-        self.noted: Noted | None = None
-        in_force.starting = True
         self.read(settings)
-        in_force.starting = False
-
-    @property
-    def version(self) -> int:
-        """A number that grows with every changed entity."""
-        return self._in_force.version
+        self.starting = False
 
     def read(self, settings: QuotaSettings) -> Definitions:
         """Apply new settings, and read the file if it is another one or has changed.
@@ -106,7 +90,7 @@ class FileStore:
                 self._forget_file()
         else:
             self._read_file(settings.file)
-        self._in_force.configure(settings)
+        self.configure(settings)
         return self.definitions
 
     def alter(
@@ -126,7 +110,7 @@ class FileStore:
             with locked(self._path):
                 self._catch_up(self._path)
                 outcome = alter(self.definitions, alterations)
-                outcome = self._in_force.refuse_overridden(outcome)
+                outcome = self.refuse_overridden(outcome)
                 if outcome.changes and not validate_only:
                     self._write(self._path, outcome, client or Client())
                     self._note(outcome, client)
@@ -138,12 +122,8 @@ class FileStore:
         """Call `noted` with the author of each altered entity."""
         if self.noted is not None and client is not None:
             author = Author(client.principal, client.address, "")
-            for entity in self._in_force.with_pauses(outcome.changes):
+            for entity in self.with_pauses(outcome.changes):
                 self.noted(entity, author)
-
-    def report_to(self, tell: Tell) -> None:
-        """Report each changed limit to `tell` from now on."""
-        self._in_force.tell = tell
 
     def mirror(self, entries: Iterable[tuple[Parts, Mapping[str, float]]]) -> bool:
         """Replace the quotas by the brokers'; returns whether any differed.
@@ -164,17 +144,17 @@ class FileStore:
         if left_out:
             event(logger, logging.WARNING, "quotas of the brokers left out", entities=left_out)
         changer, self._mirrored = (BROKERS if self._mirrored else None), True
-        return self._in_force.replace(found, changer)
+        return self.replace(found, changer)
 
     def _write(self, path: Path, outcome: Outcome, client: Client) -> None:
         document = self._document
         if document is None:
             raise StoreError(f"{path} cannot be altered: {self._not_editable}; write it as [[quota]] tables")
-        edit = document.edit(self._in_force.with_pauses(outcome.changes.items()))
-        self.file_signature = replace(path, document.text(edit, self._in_force.with_pauses), FILE_BYTES_MAX)
+        edit = document.edit(self.with_pauses(outcome.changes.items()))
+        self.file_signature = replace(path, document.text(edit, self.with_pauses), FILE_BYTES_MAX)
         document.apply(edit)
         changer = by_client(Author(client.principal, client.address, ""), audited=True)
-        self._in_force.apply(outcome.changes.items(), changer)
+        self.apply(outcome.changes.items(), changer)
 
     def _catch_up(self, path: Path) -> None:
         """Read the file if others have changed it; wait until it is complete."""
@@ -212,38 +192,32 @@ class FileStore:
         old = self._document
         self._path, self._document, self.file_signature = path, document, now
         if old is not None:
-            old.empty(self._in_force.with_pauses)
-        changer = None if self._in_force.starting else Changer(By(path.name))
-        self._in_force.apply(changed.entries(), changer)
-        self._in_force.remove(gone, changer)
+            old.empty(self.with_pauses)
+        changer = None if self.starting else Changer(By(path.name))
+        self.apply(changed.entries(), changer)
+        self.remove(gone, changer)
 
     def _parse(self, path: Path) -> tuple[Document | None, Definitions, list[str]]:
         try:
             with open_text(path, FILE_BYTES_MAX) as file:
                 document, changed, gone = Document.read(
-                    self._in_force.with_pauses(file), self._document, self._in_force.with_pauses
+                    self.with_pauses(file), self._document, self.with_pauses
                 )
-                return (
-                    document,
-                    changed,
-                    self._in_force.removed_entities(changed) if self._document is None else gone,
-                )
+                return (document, changed, self.removed_entities(changed) if self._document is None else gone)
         except FormError as error:
             self._not_editable = str(error)
         # TOML in another form, which is not used for 100,000 entities: all entities are compared.
         with open_text(path, FILE_BYTES_MAX) as file:
             found = parse(file.read())
-        return None, found, self._in_force.removed_entities(found)
+        return None, found, self.removed_entities(found)
 
     def _forget_file(self) -> None:
         assert self._path is not None, "there was one"
         changer = Changer(By(self._path.name))
         event(logger, logging.WARNING, "no quotas file any more", path=str(self._path))
         self._path, self._document, self.file_signature = None, Document(), Signature()
-        gone: list[Change] = [
-            (entity, {}) for entity, _ in self._in_force.with_pauses(self.definitions.entries())
-        ]
-        self._in_force.apply(gone, changer)
+        gone: list[Change] = [(entity, {}) for entity, _ in self.with_pauses(self.definitions.entries())]
+        self.apply(gone, changer)
 
 
 # Opens the quotas of a configuration, before the event loop runs.

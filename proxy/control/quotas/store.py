@@ -4,11 +4,12 @@ All of it blocks and belongs to one thread (`service`), except where it says oth
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from time import monotonic_ns, sleep
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from proxy.channel import ANONYMOUS
 from proxy.config import QuotaSettings, command_line_quotas, static_quotas
@@ -41,45 +42,6 @@ class Client(NamedTuple):
 
 Noted = Callable[[Entity, Author], None]
 """Notes who has altered an entity; called in the store's thread."""
-
-
-class QuotaStore(Protocol):
-    """The quotas of one configuration.
-
-    Attributes:
-        noted: called for each altered entity; None: not called.
-    """
-
-    noted: Noted | None
-
-    @property
-    def definitions(self) -> Definitions:
-        """The definitions in force, always the same object; any thread may read it."""
-
-    @property
-    def version(self) -> int:
-        """A number that grows with every changed entity."""
-
-    @property
-    def file_signature(self) -> Signature:
-        """The signature of the quotas file when it was last read or written here; of no file without one."""
-
-    def report_to(self, tell: Tell) -> None:
-        """Report each changed limit to `tell` from now on."""
-
-    def read(self, settings: QuotaSettings) -> Definitions:
-        """Apply new settings, and read the file if it is another one or has changed.
-
-        Raises:
-            ConfigError: the file cannot be read, or a definition is invalid; nothing has changed.
-        """
-
-    def alter(self, alterations: Iterable[Alteration], client: Client, /, *, validate_only: bool) -> Outcome:
-        """Alter quotas; at the return they are durable and in force.
-
-        Raises:
-            StoreError: they cannot be altered.
-        """
 
 
 # Who changes quotas, as events tell it (`proxy.events`): a client of the quota API, a file, the brokers, a topic.
@@ -196,7 +158,7 @@ def drain(items: list[T]) -> Iterator[T]:
     return (items.pop() for _ in with_pauses(range(len(items))))
 
 
-# The definitions in force, for every store: changed in place, an entity at a time, with pauses.
+# A store, with the definitions in force: changed in place, an entity at a time, with pauses.
 #
 # One `Definitions` object lives as long as the process. The event loop reads each entity either before or after its
 # change. Entities that are set on the command line take precedence over a store's, and cannot be altered.
@@ -205,17 +167,19 @@ def drain(items: list[T]) -> Iterator[T]:
 _SET_ON_COMMAND_LINE: Final = "The entity was given on the command line (--quota), which takes precedence."
 
 
-class QuotasInForce:
-    """The definitions in force, and the changes that a store may make to them.
+class QuotaStore(ABC):
+    """The quotas of one configuration, and the definitions in force.
 
     Args:
         settings: `[quotas]`.
-        quota_text: `[[quota]]` tables from the command line; they override the store's.
+        quota_text: `[[quota]]` tables from the command line; they override the store's, and cannot be altered.
 
     Attributes:
-        definitions: always the same object.
+        definitions: those in force, always the same object; any thread may read it.
         version: grows with every changed entity.
+        file_signature: of the quotas file when it was last read or written here; of no file without one.
         starting: no event loop is running yet, so loops need no pauses.
+        noted: called for each altered entity; None: not called.
         tell: takes an event for each changed limit.
 
     Raises:
@@ -228,10 +192,28 @@ class QuotasInForce:
         )
         self.definitions: Final = Definitions(static=static_quotas(settings))
         self.version = 0
-        self.starting = False
+        self.file_signature = Signature()
+        self.starting = True
+        self.noted: Noted | None = None
         self.tell: Tell = untold
         for entity, values in self._overrides.items():
             self.definitions.put(entity, values)
+
+    @abstractmethod
+    def read(self, settings: QuotaSettings) -> Definitions:
+        """Apply new settings, and read the file if it is another one or has changed; returns the definitions.
+
+        Raises:
+            ConfigError: the file cannot be read, or a definition is invalid; nothing has changed.
+        """
+
+    @abstractmethod
+    def alter(self, alterations: Iterable[Alteration], client: Client, /, *, validate_only: bool) -> Outcome:
+        """Alter quotas; at the return they are durable and in force.
+
+        Raises:
+            StoreError: they cannot be altered.
+        """
 
     def configure(self, settings: QuotaSettings) -> None:
         """Apply the limits of `[quotas]` itself, which are no entries."""

@@ -40,10 +40,9 @@ from msgspec import Meta, Struct
 from msgspec.json import Decoder, encode
 
 from proxy.config import QuotaSettings
-from proxy.control.quotas.store import Changers, Client, Noted, QuotasInForce, StoreError, with_pauses
-from proxy.events import Tell
+from proxy.control.quotas.store import Changers, Client, QuotaStore, StoreError, with_pauses
 from proxy.system.errors import reason
-from proxy.system.files import Signature, open_text, store
+from proxy.system.files import open_text, store
 from proxy.system.logs import Field, event
 from proxy.topics.records import TAKEN_OVER_MAX, AppendError, Portion, Problem, ReadLog, Record, Seal, Stamps
 from quotas.definitions.alterations import Alteration, Outcome, alter, entity_of_parts, parts_of
@@ -251,7 +250,7 @@ class _Changes:
         self.found[entity] = values
 
 
-class TopicStore:
+class TopicStore(QuotaStore):
     """The quotas of one topic.
 
     Args:
@@ -263,9 +262,6 @@ class TopicStore:
         seal: signs records; None without a secret: all records are read, and their authors are claims.
 
     Attributes:
-        definitions: the definitions in force, always the same object.
-        file_signature: of no file.
-        noted: called with the author of each record that is applied; None: not called.
         records: counts records by result: "applied", "removed", and the causes of those that were skipped; of those
             that are ignored "unsigned" and "replayed".
         restored: the number of records that were written again over ignored ones.
@@ -286,11 +282,7 @@ class TopicStore:
         snapshot: Snapshot | None = None,
         seal: Seal | None = None,
     ) -> None:
-        self._in_force = QuotasInForce(settings, quota_text)
-        self._in_force.starting = True  # no client is served before there are quotas
-        self.definitions = self._in_force.definitions
-        self.file_signature = Signature()
-        self.noted: Noted | None = None
+        super().__init__(settings, quota_text)  # starting: no client is served before there are quotas
         self.records: Counter[str] = Counter()
         self.snapshots: Counter[str] = Counter()
         self.next_offset = 0
@@ -326,11 +318,6 @@ class TopicStore:
             self._look_at(snapshot)
 
     @property
-    def version(self) -> int:
-        """A number that grows with every changed entity."""
-        return self._in_force.version
-
-    @property
     def ready(self) -> bool:
         """Whether quotas were read, from the topic or the snapshot; in any thread."""
         return self._complete or bool(self._from)
@@ -340,13 +327,9 @@ class TopicStore:
         """The number of limits whose last record is unreadable; in any thread."""
         return len(self._unreadable)
 
-    def report_to(self, tell: Tell) -> None:
-        """Report each changed limit to `tell` from now on."""
-        self._in_force.tell = tell
-
     def read(self, settings: QuotaSettings) -> Definitions:
         """Apply new static settings; returns the definitions in force."""
-        self._in_force.configure(settings)
+        self.configure(settings)
         return self.definitions
 
     def alter(self, alterations: Iterable[Alteration], client: Client, /, *, validate_only: bool) -> Outcome:
@@ -361,14 +344,12 @@ class TopicStore:
             raise StoreError(self._refusal(problem))
         if self._take_over_at is not None and not validate_only:
             self._take_over()
-        requested = list(self._in_force.with_pauses(alterations))
-        outcome = self._in_force.refuse_overridden(
-            alter(self.definitions, self._in_force.with_pauses(requested))
-        )
+        requested = list(self.with_pauses(alterations))
+        outcome = self.refuse_overridden(alter(self.definitions, self.with_pauses(requested)))
         if validate_only:
             return outcome
         author = Author(client.principal, client.address, _now())
-        records = list(self._in_force.with_pauses(self._asked(requested, outcome, author)))
+        records = list(self.with_pauses(self._asked(requested, outcome, author)))
         if records:
             if len(self._own) + len(records) > _OWN_MAX:
                 raise StoreError(
@@ -381,7 +362,7 @@ class TopicStore:
             finally:
                 self._changers.alters(None)
         if self._events is not None and outcome.changes:
-            self._events.add(list(self._in_force.with_pauses(_events(outcome, author))))
+            self._events.add(list(self.with_pauses(_events(outcome, author))))
         return outcome
 
     def drain(self) -> bool:
@@ -419,8 +400,8 @@ class TopicStore:
         if self._log.topic_id and self._log.topic_id.hex() != place.topic_id:
             self._say("snapshot not used: it is of another topic of this name")
             return False
-        self._in_force.replace(definitions)
-        self._in_force.starting = False
+        self.replace(definitions)
+        self.starting = False
         self._from = place.topic_id
         self._say(
             "quotas of the snapshot are in force, since the topic cannot be read",
@@ -440,7 +421,7 @@ class TopicStore:
         place = Place(self._log.topic, self._topic_id.hex(), self.next_offset, self._signed)
         try:
             entries = self.definitions.entries()
-            own = (entry for entry in entries if not self._in_force.overrides(entry[0]))
+            own = (entry for entry in entries if not self.overrides(entry[0]))
             self._snapshot.write(place, own)
         except OSError as error:
             if not self.snapshots["failed"]:
@@ -472,7 +453,7 @@ class TopicStore:
                 continue
             entity = entity_of_parts(parts)
             assert entity is not None, "it was validated"
-            if self._in_force.overrides(entity):
+            if self.overrides(entity):
                 continue  # and not changed by the request, or it would be refused
             after = outcome.changes.get(entity)
             if after is None:
@@ -506,7 +487,7 @@ class TopicStore:
     def _apply_own(self, records: list[Record], offset: int, author: Author) -> None:
         """Put acknowledged records of this process in force."""
         changes = _Changes(self.definitions)
-        for index, record in enumerate(self._in_force.with_pauses(records)):
+        for index, record in enumerate(self.with_pauses(records)):
             assert record.key is not None, "it is a limit's"
             self._own[record.key] = _Own(offset + index, record)
             entity, limit = read_key(record.key)
@@ -540,7 +521,7 @@ class TopicStore:
         if key in (SINCE, LAST):
             return Record(key, _MARKER_VALUE)
         entity, limit = read_key(key)
-        if self._in_force.overrides(entity):
+        if self.overrides(entity):
             return None
         value = self.definitions.values(entity).get(limit)
         return Record(key, None if value is None else value_of(value, author))
@@ -557,8 +538,8 @@ class TopicStore:
         keys = iter(
             [
                 (key, limit_value)
-                for entity, values in self._in_force.with_pauses(self.definitions.entries())
-                if not self._in_force.overrides(entity)
+                for entity, values in self.with_pauses(self.definitions.entries())
+                if not self.overrides(entity)
                 for limit, limit_value in values.items()
                 if hash(key := key_of(entity, limit)) not in self._keys
             ]
@@ -597,12 +578,12 @@ class TopicStore:
         changes = _Changes(self.definitions if self._fresh is None else self._fresh)
         if portion.dropped:
             self._ignored("unsigned", None, portion.dropped)
-        for record in self._in_force.with_pauses(portion.records):
+        for record in self.with_pauses(portion.records):
             self._read(record, changes)
         if self._fresh is None:
             self._change(changes.found)
         else:
-            for entity, values in self._in_force.with_pauses(changes.found.items()):
+            for entity, values in self.with_pauses(changes.found.items()):
                 self._put(self._fresh, entity, values)
         self.next_offset = portion.next_offset
         if portion.complete and self._fresh is not None:
@@ -684,10 +665,10 @@ class TopicStore:
         self._log.wanted = lambda record: bool(record.mark) or hash(record.key) in keys
         if not self._unsigned:
             return
-        known = {entity for entity, _ in self._in_force.with_pauses(changes.target.entries())}
+        known = {entity for entity, _ in self.with_pauses(changes.target.entries())}
         void = 0
-        for entity in self._in_force.with_pauses(known | changes.found.keys()):
-            if self._in_force.overrides(entity):
+        for entity in self.with_pauses(known | changes.found.keys()):
+            if self.overrides(entity):
                 continue
             values = changes.values(entity)
             kept = {limit: value for limit, value in values.items() if hash(key_of(entity, limit)) in keys}
@@ -721,9 +702,9 @@ class TopicStore:
             self._overlaid[record.key] = None
 
     def _change(self, changes: Mapping[Entity, Mapping[str, float]]) -> None:
-        for change in self._in_force.with_pauses(changes.items()):
+        for change in self.with_pauses(changes.items()):
             try:
-                self._in_force.apply((change,), self._changers.take(change[0]))
+                self.apply((change,), self._changers.take(change[0]))
             except DefinitionError as error:  # too many entities
                 self._skipped("limit", error.problem)
 
@@ -759,8 +740,8 @@ class TopicStore:
                 snapshot_offset=found[0].offset,
             )
         topic = self._changers.forget()
-        self._in_force.replace(fresh, None if self._in_force.starting else topic)
-        self._in_force.starting = False
+        self.replace(fresh, None if self.starting else topic)
+        self.starting = False
         self._complete, self._from = True, ""
         self._say(
             "quotas read from the topic",
@@ -776,10 +757,10 @@ class TopicStore:
         """Replace what was read by the snapshot: the topic was signed, and has no signed record any more."""
         source = self.definitions if found is None else found[1]
         read = len(fresh)
-        for _ in self._in_force.with_pauses(fresh.drain()):
+        for _ in self.with_pauses(fresh.drain()):
             pass
-        for entity, values in self._in_force.with_pauses(source.entries()):
-            if not self._in_force.overrides(entity):
+        for entity, values in self.with_pauses(source.entries()):
+            if not self.overrides(entity):
                 self._put(fresh, entity, values)
         self._say(
             "the topic has lost its signed records: the quotas of the snapshot are written to it",
