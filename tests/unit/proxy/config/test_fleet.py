@@ -84,10 +84,6 @@ def test_password_of_the_other_cluster_may_come_from_the_environment() -> None:
     assert config.fleet_cluster.password == "hush"
     assert "hush" not in repr(config)
     assert not [warning for warning in config.warnings if "plain text" in warning]
-    assert any(
-        "fleet.cluster.password: is plain text" in warning and "SLUICE_FLEET__CLUSTER__PASSWORD" in warning
-        for warning in parsed(OTHER + table + 'password = "hush"\n').warnings
-    )
 
 
 TLS = '[fleet.tls]\ncert_file = "own.pem"\n'

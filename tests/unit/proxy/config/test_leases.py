@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.config import Address, Config
+from proxy.config import Address
 from tests.support.configurations import BASE, parsed
 
 CLUSTER = '[cluster]\nbootstrap = "b:9092"\n[[listeners]]\n'
@@ -10,26 +10,11 @@ REPLICATES = CLUSTER + 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391
 PEERS = '[leases]\npeers = "a, b,c"\nname = "b"\n'
 
 
-def of_leases(config: Config) -> list[str]:
-    return [warning for warning in config.warnings if warning.startswith("leases")]
-
-
 def test_sidecar_becomes_a_member_of_a_fleet_with_that_holder() -> None:
-    config = parsed(REPLICATES + PEERS + 'holder = "h:1"\nsecret_file = "s"\n')
-    fleet = config.fleet
+    fleet = parsed(REPLICATES + PEERS + 'holder = "h:1"\nsecret_file = "s"\n').fleet
     assert (fleet.name, fleet.members_max, fleet.holder) == ("b", 3, Address("h", 1))
     assert fleet.secret_file == BASE / "s"
     assert not fleet.may_hold
-    (warning,) = of_leases(config)
-    assert warning.startswith(
-        "leases: is replaced by [fleet], which shares clients' quotas too; write there "
-    )
-    assert warning.endswith('name = "b", members_max = 3, holder = "h:1", secret_file = "s"')
-
-
-def test_length_of_a_lease_has_no_equivalent() -> None:
-    config = parsed(REPLICATES + PEERS + 'holder = "h:1"\nseconds = 2\n')
-    assert "leases.seconds: has no equivalent: leases of a fleet last 15 s" in config.warnings
 
 
 @pytest.mark.parametrize(
@@ -63,11 +48,6 @@ def test_process_that_may_not_be_the_holder_is_none() -> None:
     config = parsed(REPLICATES + PEERS + 'holder = "elsewhere:19070"\nbind = "0.0.0.0:19070"\n')
     assert config.fleet.configured
     assert not config.fleet.holds_by_name
-    assert any(
-        warning.startswith("leases.bind: has no effect")
-        and warning.endswith('write [fleet] with advertised = "elsewhere:19070"')
-        for warning in config.warnings
-    )
 
 
 def test_holder_without_followers_of_its_own_is_the_holder() -> None:
@@ -75,16 +55,3 @@ def test_holder_without_followers_of_its_own_is_the_holder() -> None:
     assert fleet.holds_by_name
     assert fleet.members_max == 2
     assert fleet.holder == Address("10.0.0.1", 19070)
-
-
-def test_fleet_comes_first() -> None:
-    config = parsed(REPLICATES + PEERS + 'holder = "h:1"\n[fleet]\nholder = "g:2"\n')
-    assert config.fleet.holder == Address("g", 2)
-    assert of_leases(config) == ["leases: has no effect with [fleet], which shares followers' quotas too"]
-
-
-def test_process_that_brokers_do_not_replicate_through_stays_alone() -> None:
-    config = parsed(CLUSTER + PEERS + 'holder = "h:1"\n')
-    assert not config.fleet.configured
-    (warning,) = config.warnings
-    assert warning.startswith("leases: has no effect without a listener")
