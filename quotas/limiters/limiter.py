@@ -116,70 +116,40 @@ MS_UNBOUNDED: Final = 1 << 40
 GRACE_MS: Final = 250
 
 
+@dataclass(slots=True, eq=False)
 class Flow:
     """One channel's state at its limiter, in one direction."""
 
-    __slots__ = (
-        "admitted",
-        "announced",
-        "announced_ms",
-        "connection",
-        "due_ms",
-        "expected",
-        "exposed",
-        "forwarded_ms",
-        "granted",
-        "held_since_ms",
-        "hold_end_ms",
-        "hold_ms_max",
-        "limiter",
-        "lost",
-        "missing",
-        "passed",
-        "queued",
-        "returned_ms",
-        "sample",
-        "size",
-        "start",
-        "tag",
-        "told_until_ms",
-        "trusted",
-        "until_ms",
-        "wait_ms_max",
-        "waited",
-    )
-
-    def __init__(self) -> None:
-        self.limiter: Limiter | None = None  # the owner of the other attributes
-        self.connection: ConnectionTime | None = None  # its time, as it would be if quotas were enforced
-        self.hold_ms_max = MS_UNBOUNDED  # the channel's own bound of a hold, for group members
-        self.expected = 0  # bytes of the last Fetch response: the estimate for the next one
-        self.admitted = -1  # bytes charged for the Fetch at the broker; -1 = none
-        self.forwarded_ms = 0  # when that Fetch was forwarded
-        self.wait_ms_max = MS_UNBOUNDED  # the longest time that it may wait at the broker
-        # When the mute ends that the last response to a Fetch told; 0 unless it was empty.
-        self.told_until_ms = 0
-        self.held_since_ms = -1  # when the waiting Produce was first seen; -1 = none waits
-        self.hold_end_ms = 0  # the latest end of its hold
-        self.passed = False  # whether a request has passed before
-        # A Produce that is charged at its header, while its bytes come (`announced`).
-        self.missing = 0  # bytes of the request to decide on that have not arrived, set by the channel
-        self.trusted = 0  # the largest number of bytes that were announced and arrived
-        self.announced = 0  # bytes that are charged and have not arrived
-        self.announced_ms = 0  # when they were charged
-        self.lost = 0  # bytes returned because they did not arrive in time; charged again on arrival
-        self.sample = (0, 0)  # the sample of the rate in which they are recorded
-        # The rest belongs to policy `schedule`.
-        self.until_ms = 0  # the schedule's time after the charge of the request under way
-        self.returned_ms = 0  # the schedule's returned time at that moment
-        self.granted = 0  # bytes that the Fetch under way may ask for
-        self.exposed = 0  # bytes that its response may bring beyond the charge
-        self.tag = 0  # the virtual time, in bytes, at which this channel's next request begins
-        self.start = 0  # the same for the Fetch at the broker
-        self.size = 0  # bytes of its place in the queue
-        self.queued = False  # whether it has a place in the queue, for a waiting or an expected request
-        self.due_ms = 0  # when it was told to retry
-        self.waited = False  # whether its request had to wait, so that the channel is backlogged
+    limiter: "Limiter | None" = None  # the owner of the other attributes
+    connection: ConnectionTime | None = None  # its time, as it would be if quotas were enforced
+    hold_ms_max: int = MS_UNBOUNDED  # the channel's own bound of a hold, for group members
+    expected: int = 0  # bytes of the last Fetch response: the estimate for the next one
+    admitted: int = -1  # bytes charged for the Fetch at the broker; -1 = none
+    forwarded_ms: int = 0  # when that Fetch was forwarded
+    wait_ms_max: int = MS_UNBOUNDED  # the longest time that it may wait at the broker
+    # When the mute ends that the last response to a Fetch told; 0 unless it was empty.
+    told_until_ms: int = 0
+    held_since_ms: int = -1  # when the waiting Produce was first seen; -1 = none waits
+    hold_end_ms: int = 0  # the latest end of its hold
+    passed: bool = False  # whether a request has passed before
+    # A Produce that is charged at its header, while its bytes come (`announced`).
+    missing: int = 0  # bytes of the request to decide on that have not arrived, set by the channel
+    trusted: int = 0  # the largest number of bytes that were announced and arrived
+    announced: int = 0  # bytes that are charged and have not arrived
+    announced_ms: int = 0  # when they were charged
+    lost: int = 0  # bytes returned because they did not arrive in time; charged again on arrival
+    sample: tuple[int, int] = (0, 0)  # the sample of the rate in which they are recorded
+    # The rest belongs to policy `schedule`.
+    until_ms: int = 0  # the schedule's time after the charge of the request under way
+    returned_ms: int = 0  # the schedule's returned time at that moment
+    granted: int = 0  # bytes that the Fetch under way may ask for
+    exposed: int = 0  # bytes that its response may bring beyond the charge
+    tag: int = 0  # the virtual time, in bytes, at which this channel's next request begins
+    start: int = 0  # the same for the Fetch at the broker
+    size: int = 0  # bytes of its place in the queue
+    queued: bool = False  # whether it has a place in the queue, for a waiting or an expected request
+    due_ms: int = 0  # when it was told to retry
+    waited: bool = False  # whether its request had to wait, so that the channel is backlogged
 
     def forget(self) -> None:
         """Reset for another limiter, after the old one has removed its places."""
