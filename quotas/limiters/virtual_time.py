@@ -18,6 +18,7 @@ of any size, and only their differences are used.
 """
 
 from collections.abc import Sized
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Final, Protocol
 
@@ -114,6 +115,7 @@ class WouldWait(Protocol):
     would_throttle_ms_total: int
 
 
+@dataclass(slots=True, eq=False)
 class BudgetTime:
     """One budget's lag: how far it is ahead of real time.
 
@@ -123,24 +125,15 @@ class BudgetTime:
         charged_last: the connection of the last charge.
     """
 
-    __slots__ = (
-        "_before_lag_ms",
-        "_before_ms",
-        "_began_lag_ms",
-        "_began_ms",
-        "_round",
-        "backlog",
-        "charged_last",
-        "lag_ms",
-    )
-
-    def __init__(self, backlog: Backlog | None = None) -> None:
-        self.backlog = backlog
-        self.charged_last: ConnectionTime | None = None
-        self.lag_ms = 0
-        self._round = 0
-        self._began_lag_ms = self._began_ms = 0  # of the present round
-        self._before_lag_ms = self._before_ms = 0  # of the round before
+    backlog: Backlog | None = None
+    charged_last: "ConnectionTime | None" = None
+    lag_ms: int = 0
+    _round: int = 0
+    # Of the present round, and of the one before.
+    _began_lag_ms: int = 0
+    _began_ms: int = 0
+    _before_lag_ms: int = 0
+    _before_ms: int = 0
 
     def turn(self, last: int, now_ms: int) -> int:
         """Return the round of a connection's turn; it is a new round if the last turn was in the present one.
@@ -167,6 +160,7 @@ class BudgetTime:
         return now_ms + self.lag_ms - self._before_ms
 
 
+@dataclass(slots=True, eq=False)
 class ConnectionTime:
     """One connection's lag, and its waits.
 
@@ -191,51 +185,31 @@ class ConnectionTime:
     (600, 1000)
     """
 
-    __slots__ = (
-        "_arrived",
-        "_charged_ms",
-        "_counted_lag_ms",
-        "_counted_ms",
-        "_depth",
-        "_owed",
-        "_part_ms",
-        "_past",
-        "_places",
-        "_seen_ms",
-        "_slack_ms",
-        "_uncounted",
-        "_until_ms",
-        "lag_ms",
-        "mute_ms_max",
-        "told_ms",
-        "waited_ms",
-        "waiting_for",
-    )
-
-    def __init__(self, owed: Sized = ()) -> None:
-        self._owed = owed
-        self.lag_ms = 0
-        self.told_ms = 0
-        self.waited_ms = 0
-        self.mute_ms_max = _UNBOUNDED_MS
-        self.waiting_for: WouldWait | None = None
-        self._arrived = False  # whether a request was seen since the last charge
-        self._charged_ms = -1  # when a request was charged last, at its header or at its response
-        self._part_ms = -1  # the same when a part was charged last
-        self._until_ms = 0  # the end of its mute, with the lag
-        self._slack_ms = -1  # how long before this request the mute was over; -1: there was none
-        # The difference of the lags, the budget's lag, and the round.
-        self._places = _NO_PLACES
-        self._past = [0]  # the lag of the last requests; a deque begins with 600 bytes
-        self._depth = 0.0  # how many earlier requests are without a response when one arrives, at most
-        self._seen_ms = 0  # when the last one arrived
-        self._uncounted = _NOTHING_COUNTED
-        self._counted_ms, self._counted_lag_ms = -COUNT_MS, 0
+    owed: Sized = ()
+    lag_ms: int = 0
+    told_ms: int = 0
+    waited_ms: int = 0
+    mute_ms_max: int = _UNBOUNDED_MS
+    waiting_for: WouldWait | None = None
+    _arrived: bool = False  # whether a request was seen since the last charge
+    _charged_ms: int = -1  # when a request was charged last, at its header or at its response
+    _part_ms: int = -1  # the same when a part was charged last
+    _until_ms: int = 0  # the end of its mute, with the lag
+    _slack_ms: int = -1  # how long before this request the mute was over; -1: there was none
+    # The difference of the lags, the budget's lag, and the round.
+    _places: dict[BudgetTime, tuple[int, int, int]] = field(default_factory=lambda: _NO_PLACES)
+    # The lag of the last requests; a deque begins with 600 bytes.
+    _past: list[int] = field(default_factory=lambda: [0])
+    _depth: float = 0.0  # how many earlier requests are without a response when one arrives, at most
+    _seen_ms: int = 0  # when the last one arrived
+    _uncounted: dict[WouldWait, int] = field(default_factory=lambda: _NOTHING_COUNTED)
+    _counted_ms: int = -COUNT_MS
+    _counted_lag_ms: int = 0
 
     def arrive(self, now_ms: int) -> None:
         """Update the lag at a request's arrival: the request would have been delayed until the mute ends."""
         self._arrived = True
-        past, owed = self._past, len(self._owed)
+        past, owed = self._past, len(self.owed)
         self._depth = max(owed, self._depth - _DEPTH_DECAY)
         caused_ms = past[max(-1 - ceil(self._depth), -len(past))]
         # Later than the one before, and not before the mute is over.
