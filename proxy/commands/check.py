@@ -71,8 +71,12 @@ def run(options: argparse.Namespace) -> int:
         return OK
     warned += _say((), machine_warnings(config))
     found = ask_cluster(config)
-    topics = check_topics(config, tls(config).fleet_tls)
-    warned += _say([*cluster(found), *topics], unguarded_warnings(config, tls(config).fleet_tls))
+    brokers = (f"  broker {broker} at {address}" for broker, address in sorted(found.items()))
+    fleet_tls = tls(config).fleet_tls
+    warned += _say(
+        [f"cluster: {count(len(found), 'broker')}", *brokers, *check_topics(config, fleet_tls)],
+        unguarded_warnings(config, fleet_tls),
+    )
     if problem := port_problem(config.listeners, found):
         raise SluiceError(problem)
     unknown, problem = ask_advertised(config)
@@ -229,13 +233,6 @@ def ask_advertised(config: Config) -> tuple[Mapping[int, str], str]:
 
     asyncio.run(ask_all())
     return unknown, "; ".join(filter(None, problems))
-
-
-def cluster(found: Mapping[int, Address]) -> Iterator[str]:
-    """Yield lines on the cluster's brokers and their addresses."""
-    yield f"cluster: {count(len(found), 'broker')}"
-    for broker, address in sorted(found.items()):
-        yield f"  broker {broker} at {address}"
 
 
 def port_problem(listeners: Sequence[ListenerOptions], brokers: Iterable[int]) -> str:

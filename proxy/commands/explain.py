@@ -157,45 +157,34 @@ def _read_all(
     return found, refused, problems
 
 
-class _Lists:
-    """The members' lists of clients, of which those that cannot be read are problems.
-
-    Args:
-        user: only this user's clients; None for all.
-    """
-
-    def __init__(self, admins: Sequence[str], window: int, user: str | None = None) -> None:
-        fields = {"window": window} if user is None else {"window": window, "user": user}
-        self.found, refused, self.problems = _read_all(
-            admins,
-            f"/v1/clients?{urlencode(fields)}",
-            ClientsDocument,
-            seconds_max=SECONDS_MAX,
-            bytes_max=LIST_BYTES_MAX,
-        )
-        self.problems.update({admin: f"{admin}: {one.error}" for admin, one in refused.items()})
-
-    def together(self, *, shared: bool = True) -> ClientsDocument:
-        """Return one list of the clients of all members, those that wait longest first."""
-        return merge_clients(list(self.found.values()), shared=shared)
+def _read_lists(
+    admins: Sequence[str], window: int, user: str | None = None
+) -> tuple[dict[str, ClientsDocument], dict[str, str]]:
+    """Return the members' lists of all clients or of one user's, and why the others cannot be read, by admin port."""
+    fields = {"window": window} if user is None else {"window": window, "user": user}
+    path = f"/v1/clients?{urlencode(fields)}"
+    found, refused, problems = _read_all(
+        admins, path, ClientsDocument, seconds_max=SECONDS_MAX, bytes_max=LIST_BYTES_MAX
+    )
+    return found, problems | {admin: f"{admin}: {one.error}" for admin, one in refused.items()}
 
 
 def _run_user(admins: Sequence[str], options: argparse.Namespace) -> int:
     """Print an explanation of all clients of a user; returns the exit code."""
     if options.address:
         raise UsageError("--address: needs --client-id")
-    lists = _Lists(admins, options.window, options.user)
-    _say_missing(lists.problems, lists.found)
-    found = lists.together(shared=_shared(list(lists.found)))
+    lists, problems = _read_lists(admins, options.window, options.user)
+    _say_missing(problems, lists)
+    found = merge_clients(list(lists.values()), shared=_shared(list(lists)))
     if found.clients:
-        document = user_document(options.user, found, list(lists.found), list(lists.problems))
+        document = user_document(options.user, found, list(lists), list(problems))
         print_result(options.format, json.loads(encode(document)), user_lines(document, found))
         return OK
-    if not lists.found:
+    if not lists:
         return FAILED
     said = Refused(f"no client of user {options.user!r} was seen")
-    _print_unknown(said, list(lists.found), list(lists.problems), options)
-    return FAILED if lists.problems or found.missing else NEGATIVE
+    _print_unknown(said, list(lists), list(problems), options)
+    return FAILED if problems or found.missing else NEGATIVE
 
 
 def _shared(admins: Sequence[str]) -> bool:
@@ -220,9 +209,9 @@ def _print_unknown(
     said: Refused, admins: Sequence[str], missing: Sequence[str], options: argparse.Namespace
 ) -> None:
     """Print that the client or user is unknown, with the nearest names of those that were seen."""
-    near = guesses(
-        _Lists(admins, SECONDS[-1]).together().clients, user=options.user, client_id=options.client_id
-    )
+    lists, _ = _read_lists(admins, SECONDS[-1])
+    seen = merge_clients(list(lists.values())).clients
+    near = guesses(seen, user=options.user, client_id=options.client_id)
     if options.format == "json":
         members = {"members": [], "members_missing": list(missing)}
         document = {"error": said.error, "guesses": [one._asdict() for one in near], **members}

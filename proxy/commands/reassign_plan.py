@@ -139,16 +139,13 @@ def check_targets(targets: Mapping[TopicPartition, tuple[int, ...]], state: "Clu
     unknown = sorted({broker for target in targets.values() for broker in target} - state.registered)
     if unknown:
         raise SluiceError(f"Unknown broker id {unknown[0]}")
-    missing = [
-        f"{topic}-{number}" for topic, number in sorted(targets) if (topic, number) not in state.partitions
-    ]
+    missing = [f"{topic}-{number}" for topic, number in sorted(set(targets) - set(state.partitions))]
     if missing:
         raise SluiceError(f"Unable to find partition: {', '.join(missing[:_SHOWN_MAX])}")
     verdicts = validate(AlterRequest(0, True, list(targets.items())), {}, state, len(targets), "")
     refused = [
-        f"{topic}-{number}: {verdict.outcome.error_message}"
+        f"{'-'.join(map(str, verdict.key))}: {verdict.outcome.error_message}"
         for verdict in verdicts
-        for topic, number in [verdict.key]
         if verdict.kind is Handling.REFUSED
     ]
     if refused:
@@ -165,7 +162,7 @@ def describe(plan: Plan, limits: BatchLimits, sizes: Sizes) -> dict[str, object]
             {
                 "batch": number,
                 **_totals(batch, sizes),
-                "steps": [_step_document(step, sizes) for step in batch],
+                "steps": [{**asdict(step), "bytes": _bytes(step, sizes)} for step in batch],
             }
             for number, batch in enumerate(plan.batches, start=1)
         ],
@@ -185,10 +182,6 @@ def _totals(steps: Sequence[Step], sizes: Sizes) -> dict[str, int]:
         "leaders_moved": sum(step.moves_leader for step in steps),
         "bytes": sum(_bytes(step, sizes) for step in steps),
     }
-
-
-def _step_document(step: Step, sizes: Sizes) -> dict[str, object]:
-    return {**asdict(step), "bytes": _bytes(step, sizes)}
 
 
 def _bytes(step: Step, sizes: Sizes) -> int:

@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from commandline.amounts import printable
 from kafka_client import ASKING_FAILS, CLIENT_ID, Connection, Login
@@ -26,6 +26,9 @@ from proxy.config.schema import Addresses, read_value
 from proxy.explain.documents import RESPONSE_BYTES_MAX, DocumentError, Refused, decode
 from proxy.system.errors import ConfigError, ServerError, SluiceError, UsageError, reason
 from proxy.system.files import read as read_bytes
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsRead
 
 ADMIN: Final = "127.0.0.1:19080"
 SECONDS_MAX: Final = 10.0
@@ -49,13 +52,6 @@ def add_admin(command: "argparse._ActionsContainer", *, more: str = "") -> None:
         action="append",
         help=f"the admin port of a member, or its URL; may be repeated{more} (default: {ADMIN})",
     )
-
-
-class _Readable(Protocol):
-    """An HTTP response whose body can be read."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return at most `size` bytes."""
 
 
 def read_document(admin: str, path: str) -> Document:
@@ -145,7 +141,7 @@ def _body(
         raise _failed(admin, page, error, seconds_max) from None
 
 
-def _read(response: _Readable, bytes_max: int) -> bytes:
+def _read(response: "SupportsRead[bytes]", bytes_max: int) -> bytes:
     """Return the response's body.
 
     Raises:

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from commandline.arguments import add_format, not_installed
 from commandline.program import OK
@@ -17,10 +17,6 @@ from console.top import COLUMNS, SECONDS_MAX, WINDOWS, Members, choose, document
 from proxy.commands.servers import ADMIN, add_admin, read_all, read_present
 from proxy.explain.documents import RESPONSE_BYTES_MAX
 from proxy.system.errors import ServerError, UsageError
-
-if TYPE_CHECKING:
-    from console.screen import Live
-
 
 DESCRIPTION: Final = "Show all clients live: who waits, why, and for which limit."
 _SECONDS: Final = (0.5, 3600.0)
@@ -85,36 +81,25 @@ def run(options: argparse.Namespace) -> int:
         partial(read_all, seconds_max=SECONDS_MAX, bytes_max=RESPONSE_BYTES_MAX),
     )
     if not options.once and options.format == "table" and sys.stdout.isatty() and sys.stdin.isatty():
-        live = _live()
-        if live is not None:
-            return _run_live(live, options, members)
+        try:
+            from console.screen import Live
+        except ModuleNotFoundError as error:
+            hint = not_installed(error.name or "textual", "top")
+            print(f"sluice: the live view is not available: {hint}", file=sys.stderr)
+        else:
+            live = Live(
+                members.page,
+                members.verdict,
+                window=options.window,
+                sort=options.sort,
+                text=options.filter,
+                seconds=options.delay,
+                iterations=options.iterations or 0,
+                several=len(admins) > 1,
+            )
+            code = live.run()
+            return live.return_code or OK if code is None else code
     return _print(options, members, time.sleep)
-
-
-def _live() -> "type[Live] | None":
-    """Return the live view; None, with a hint, if Textual is not installed."""
-    try:
-        from console.screen import Live
-    except ModuleNotFoundError as error:
-        hint = not_installed(error.name or "textual", "top")
-        print(f"sluice: the live view is not available: {hint}", file=sys.stderr)
-        return None
-    return Live
-
-
-def _run_live(live: "type[Live]", options: argparse.Namespace, members: Members) -> int:
-    app = live(
-        members.page,
-        members.verdict,
-        window=options.window,
-        sort=options.sort,
-        text=options.filter,
-        seconds=options.delay,
-        iterations=options.iterations or 0,
-        several=len(options.admin or [ADMIN]) > 1,
-    )
-    code = app.run()
-    return app.return_code or OK if code is None else code
 
 
 def _print(options: argparse.Namespace, members: Members, sleep: Callable[[float], None]) -> int:
