@@ -6,16 +6,15 @@ Stages run in this order, separately or all by `run`; their results are in a wor
 
 import argparse
 import importlib
-import importlib.util
 import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from commandline import arguments as completion
 from commandline.amounts import duration
-from commandline.arguments import Parser, not_installed
+from commandline.arguments import Parser, add_command, not_installed
 from commandline.program import FAILED, OK, run_quietly
+from offline import replay
 from offline.errors import InputError, OfflineError, SetupError, reason
 from offline.options import (
     ENGINE_ARGUMENTS,
@@ -97,8 +96,8 @@ def parser() -> argparse.ArgumentParser:
         else:
             command.set_defaults(work=_run_stages, stage=name)
             add_arguments(command.add_argument_group("Spark"), SparkOptions)
-    _add_replay(commands)
-    completion.add_command(commands, program, "work")
+    replay.add_parser(commands).set_defaults(work=replay.main)
+    add_command(commands, program, "work")
     return program
 
 
@@ -114,13 +113,6 @@ def _add_directories(command: argparse.ArgumentParser, name: str) -> None:
         command.add_argument("--input", nargs=1, metavar="DIR", help=text)
         text = "work directory to write to; by default that of --input"
         command.add_argument("--output", default="", metavar="DIR", help=text)
-
-
-def _add_replay(commands: "argparse._SubParsersAction[Parser]") -> None:
-    """Add `replay`, which has its own arguments and does not need Spark."""
-    if importlib.util.find_spec("offline.replay") is not None:
-        replay = importlib.import_module("offline.replay")
-        replay.add_parser(commands).set_defaults(work=replay.main)
 
 
 def _run_stages(options: argparse.Namespace) -> int:

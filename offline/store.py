@@ -26,7 +26,7 @@ class Store:
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._spark = spark
+        self.spark = spark
         self.path = path.rstrip("/") or "/"
         self.stages_read: dict[str, str] = {}
 
@@ -38,7 +38,7 @@ class Store:
         """
         stage, _, _ = table.partition("/")
         self._note(stage)
-        return self._spark.read.schema(ddl(TABLES[table])).parquet(f"{self.path}/{table}")
+        return self.spark.read.schema(ddl(TABLES[table])).parquet(f"{self.path}/{table}")
 
     def finished(self, stage: str) -> bool:
         """Whether a stage's results are complete."""
@@ -123,13 +123,13 @@ class Store:
 
     @property
     def _jvm(self) -> Any:
-        return self._spark._jvm  # the only way to Hadoop's file systems
+        return self.spark._jvm  # the only way to Hadoop's file systems
 
     def _hadoop(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)
 
     def _system(self, file: Any) -> Any:
-        return file.getFileSystem(self._spark._jsc.hadoopConfiguration())
+        return file.getFileSystem(self.spark._jsc.hadoopConfiguration())
 
 
 class Writer:
@@ -152,7 +152,7 @@ class Writer:
         chosen = frame.select(*(F.col(column.name).cast(column.type) for column in columns))
         target = f"{self.path}/{name}"
         (chosen.coalesce(files) if files else chosen).write.parquet(target)
-        return self._store._spark.read.schema(ddl(columns)).parquet(target)
+        return self._store.spark.read.schema(ddl(columns)).parquet(target)
 
     def drop(self, name: str) -> None:
         """Remove a table that only this stage itself has used."""

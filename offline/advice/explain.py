@@ -167,12 +167,12 @@ def direction_lines(
         )
     ]
     for override in limit.overrides:
-        name = (override.user, override.client_id)
+        user, client_id = name = override.client
         lines.append(
             Line(
                 kind="override",
-                user=override.user,
-                client_id=override.client_id,
+                user=user,
+                client_id=client_id,
                 key=KEYS[direction],
                 value=candidates[override.index],
                 reason=_why_override(direction, candidates, override, goal, gateway=gateway),

@@ -64,15 +64,6 @@ Client = tuple[str, str]
 """User and client id."""
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
-    """One client's need: an index into the candidates; their number if no candidate is enough."""
-
-    user: str
-    client_id: str
-    index: int
-
-
 class Loads(Protocol):
     """The peak load (bytes/s of the busiest broker, mean over ten seconds) with any candidates in force."""
 
@@ -92,14 +83,14 @@ class Override:
     """One client's own quota.
 
     Attributes:
+        client: user and client id.
         index: the index of its candidate.
         least: the index of the candidate that it needs.
         need: the same with headroom; the number of candidates if none is large enough.
         bound: `need`, or the reason why it is below that: `capacity` or `ladder`.
     """
 
-    user: str
-    client_id: str
+    client: Client
     index: int
     least: int
     need: int
@@ -143,7 +134,7 @@ class Limits:
     @property
     def excess(self) -> int:
         """The number of throttled clients without an override, beyond `allowed`."""
-        own = {(override.user, override.client_id) for override in self.overrides}
+        own = {override.client for override in self.overrides}
         return max(0, sum(client not in own for client in self.throttled) - self.allowed)
 
 
@@ -161,26 +152,27 @@ def need_of(throttled: Sequence[bool]) -> int:
 
 def limits(
     candidates: Sequence[float],
-    needs: Sequence[Need],
+    needs: Mapping[Client, int],
     loads: Loads,
     goal: Goal,
     direction: str,
     by: By = "client-id",
 ) -> Limits:
-    """Return the recommendation for one direction; `needs` has every client once."""
+    """Return the recommendation for one direction.
+
+    Args:
+        needs: every client's need: an index into the candidates, or their number if no candidate is enough.
+    """
     assert candidates, "a direction without candidates has no clients"
     capacity = goal.capacity(direction)
-    ranked = sorted(needs, key=lambda need: (-need.index, need.user, need.client_id))
-    needed_index = {(need.user, need.client_id): need.index for need in ranked}
-    with_headroom = {
-        name: _with_headroom(candidates, index, goal.headroom) for name, index in needed_index.items()
-    }
+    ranked = sorted(needs, key=lambda name: (-needs[name], *name))
+    with_headroom = {name: _with_headroom(candidates, needs[name], goal.headroom) for name in ranked}
     heavy = [name for name in with_headroom if name in loads.heavy]
     unnameable = {name for name in heavy if client_entity(*name, by) is None}
     named = [name for name in heavy if name not in unnameable]
     least = _outlier_above(candidates, with_headroom)
     outliers = [name for name in named[: goal.overrides] if with_headroom[name] > least]
-    counted = sorted(index for name, index in needed_index.items() if name not in outliers)
+    counted = sorted(index for name, index in needs.items() if name not in outliers)
     allowed = int(goal.throttled_share * len(counted) + 1e-9)
     needed, bound = _needed(candidates, counted, 0 if capacity is not None else allowed, goal.headroom)
     wanted = max(_with_headroom(candidates, needed, goal.headroom), _least_default(candidates))
@@ -197,9 +189,9 @@ def limits(
         least=needed,
         overrides=tuple(
             Override(
-                *name,
+                name,
                 index,
-                needed_index[name],
+                needs[name],
                 with_headroom[name],
                 _override_bound(index, with_headroom[name], asked[name]),
             )
@@ -209,11 +201,7 @@ def limits(
         bound=bound if default == wanted and _fits(alone[default], capacity) else "capacity",
         counted=len(needs) - len(asked),
         allowed=allowed,
-        throttled=tuple(
-            (need.user, need.client_id)
-            for need in needs
-            if need.index > given.get((need.user, need.client_id), default)
-        ),
+        throttled=tuple(name for name, index in needs.items() if index > given.get(name, default)),
         wanted=wanted,
         peak=peak,
         fits=_fits(peak, capacity),

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from offline.advice.limits import Client, Need, need_of
+from offline.advice.limits import Client, need_of
 from offline.options import BacktestSettings, read_settings
 from offline.store import Store
 from offline.transforms.loads import BLOCK_S, at_levels, peaks
@@ -91,12 +91,10 @@ def effects(outcomes: DataFrame, direction: str, count: int) -> Effects:
     )
 
 
-def needs_of(found: Effects, span: Span, tolerance: float) -> list[Need]:
+def needs_of(found: Effects, span: Span, tolerance: float) -> dict[Client, int]:
     """Return each client's need; waits below the tolerance, or while the quota was not used up, do not count."""
     throttled = found.throttle_ms - found.idle_ms > tolerance * span.recorded * 1000
-    return [
-        Need(*client, need_of(flags)) for client, flags in zip(found.clients, throttled.tolist(), strict=True)
-    ]
+    return dict(zip(found.clients, map(need_of, throttled.tolist()), strict=True))
 
 
 class MeasuredLoads:

@@ -29,7 +29,7 @@ from offline.advice.explain import (
     sampled_line,
     settings_note,
 )
-from offline.advice.limits import Client, Limits, Need, client_entity, default_entity, limits
+from offline.advice.limits import Client, Limits, client_entity, default_entity, limits
 from offline.advice.mutations import mutation_quota, replication_throttle
 from offline.jobs.measured import Effects, MeasuredLoads, backtest_settings, effects, needs_of, span_of
 from offline.options import By, Goal, IngestSettings, RecommendSettings, read_settings, settings_text
@@ -120,7 +120,7 @@ class _Recommendation:
             loads = MeasuredLoads(own[0], own[1], own[2], candidates)
             needs = needs_of(effect, span, goal.tolerance)
             limit = limits(candidates, needs, loads, goal, direction, self._by)
-            indexes = {(override.user, override.client_id): override.index for override in limit.overrides}
+            indexes = {override.client: override.index for override in limit.overrides}
             waits = _waits(effect, limit.default, indexes)
             gateway = self._backtest.gateway
             self.lines += direction_lines(
@@ -207,22 +207,19 @@ def _need_rows(
     direction: str,
     candidates: Sequence[float],
     limit: Limits,
-    needs: Sequence[Need],
+    needs: Mapping[Client, int],
     inputs: Mapping[Client, int],
     waits: Mapping[Client, int],
 ) -> list[tuple[Any, ...]]:
     throttled = set(limit.throttled)
-    rows = []
-    for need in needs:
-        name = (need.user, need.client_id)
-        rows.append(
-            (
-                direction,
-                *name,
-                candidates[need.index] if need.index < len(candidates) else -1.0,
-                candidates[inputs.get(name, limit.default)],
-                name in throttled,
-                waits[name],
-            )
+    return [
+        (
+            direction,
+            *name,
+            candidates[index] if index < len(candidates) else -1.0,
+            candidates[inputs.get(name, limit.default)],
+            name in throttled,
+            waits[name],
         )
-    return rows
+        for name, index in needs.items()
+    ]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from offline.advice.limits import DEFAULT_MIN, Client, Limits, Need, limits, need_of
+from offline.advice.limits import DEFAULT_MIN, Client, Limits, limits, need_of
 from offline.options import Goal
 from offline.transforms.candidates import ladder
 from quotas.backtest.outcomes import backtest
@@ -31,7 +31,7 @@ class Tried:
         held = max(1 / (1 - one.throttle_ms / 400) for one in recording.clients)  # told in each 400 ms
         highest = held * max(float(counted.max()) for counted in seconds.values())
         self.candidates = ladder(peaks, highest, 20, headroom=Goal().headroom, least=DEFAULT_MIN)
-        self.needs: list[Need] = []
+        self.needs: dict[Client, int] = {}
         self._blocks: dict[Client, npt.NDArray[np.float64]] = {}
         for one in recording.clients:
             self._try(one, recording)
@@ -49,7 +49,7 @@ class Tried:
         found = backtest(made, self.candidates, recording.engine, start_s=0, seconds=recording.seconds)
         allowed_ms = TOLERANCE * recording.seconds * 1000
         waited = [outcome.throttle_ms - outcome.idle_ms > allowed_ms for outcome in found.each]
-        self.needs.append(Need("", one.name, need_of(waited)))
+        self.needs["", one.name] = need_of(waited)
         blocks = found.load.reshape(len(self.candidates), -1, BLOCK_S).sum(axis=2) / BLOCK_S
         self._blocks["", one.name] = blocks
 
@@ -84,9 +84,9 @@ def test_the_right_quotas_are_recommended(recording: Recording) -> None:
         found = advised(tried, recording, capacity)
         rates = tried.candidates
         assert right.default[0] <= rates[found.default] <= right.default[1], found
-        assert {one.client_id for one in found.overrides} == set(right.overrides)
+        assert {one.client[1] for one in found.overrides} == set(right.overrides)
         for one in found.overrides:
-            low, high = right.overrides[one.client_id]
+            low, high = right.overrides[one.client[1]]
             assert low <= rates[one.index] <= high, (one, rates)
         assert [found.bound, *(one.bound for one in found.overrides)] == list(right.bounds)
         assert {client_id for _, client_id in found.throttled} == right.throttled
