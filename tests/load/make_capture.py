@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.api import API_VERSIONS, FETCH, HEARTBEAT, METADATA, PRODUCE
+from tests.support import captures
 from tests.support.captures import write
 
 DIRECTORY: Final = Path(__file__).parent / "capture"
@@ -45,28 +46,20 @@ class _Client:
         connection = self.first_connection + broker
         seq = self.seqs[connection] = self.seqs.get(connection, -1) + 1
         at_us = int(at * 1e6)
-        return {
-            "wall_ms": _WALL_MS + at_us // 1000,
-            "mono_us": _MONO_US + at_us,
-            "process": "synthetic",
-            "connection": connection,
-            "seq": seq,
-            "principal": "ANONYMOUS",
-            "client_id": self.name,
-            "ip": "192.0.2.1",
-            "listener": "clients",
-            "broker": broker,
-            "api_key": api_key,
-            "api_version": version,
-            "request_bytes": 60,
-            "response_bytes": 60,
-            "upstream_us": int(self.random.lognormvariate(7.0, 0.5)),  # about 1.1 ms
-            "throttle_ms": 0,
-            "delay_ms": 0,
-            "quota": "",
-            "mutations": 0,
-            "partitions": [],
-        } | more
+        own = captures.row(
+            seq,
+            wall_ms=_WALL_MS + at_us // 1000,
+            mono_us=_MONO_US + at_us,
+            process="synthetic",
+            connection=connection,
+            client_id=self.name,
+            broker=broker,
+            api_key=api_key,
+            api_version=version,
+            request_bytes=60,
+            upstream_us=int(self.random.lognormvariate(7.0, 0.5)),  # about 1.1 ms
+        )
+        return own | more
 
     def produce(self, at: float, topic: str, size: int) -> dict[str, Any]:
         """One Produce to all partitions of the topic that one broker leads."""

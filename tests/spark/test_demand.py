@@ -13,6 +13,7 @@ from offline.options import IngestOptions
 from offline.schemas import TABLES, ddl
 from offline.store import Store
 from offline.transforms import demand as transform
+from tests.support.pipeline import first
 from tests.support.synthetic import Client, write_capture
 
 CLIENTS = [Client(name="a", shape="steady", rate=500_000)]
@@ -35,16 +36,12 @@ def test_unrecorded_time_is_not_part_of_the_average(spark: SparkSession, tmp_pat
     store = Store(spark, str(tmp_path / "work"))
     ingest.run(spark, IngestOptions(inputs=(str(capture),)), store)
     demand.run(spark, store, store)
-    span = store.read("demand/span").first()
-    assert span is not None
+    span = first(store.read("demand/span"))
     # Each has rows from 1.0 s to 21.0 s of its clock: seconds 1 to 20; the second one a week later.
     assert (span["recorded_seconds"], span["seconds"]) == (40, WEEK_S + 20)
     entity, broker, hour = (
-        store.read(f"demand/{table}").first() for table in ("entities", "brokers", "diurnal")
+        first(store.read(f"demand/{table}")) for table in ("entities", "brokers", "diurnal")
     )
-    assert entity is not None
-    assert broker is not None
-    assert hour is not None
     assert entity["mean"] == broker["mean"] == hour["bytes_per_second"] == entity["bytes"] / 40
     assert store.read("demand/diurnal").agg(F.count("*").alias("n")).first() == (1,)
 
@@ -68,6 +65,5 @@ def test_a_request_is_with_the_broker_in_all_seconds_that_it_covers(spark: Spark
         ("fetch", 13, 1, 0.25),
         ("produce", 13, 1, 0.5),
     ]
-    entity = transform.entities(seconds, 4).filter("direction = 'fetch'").first()
-    assert entity is not None
+    entity = first(transform.entities(seconds, 4).filter("direction = 'fetch'"))
     assert (entity["active_seconds"], entity["p50"], entity["in_flight_max"]) == (2, 100.0, 1.2)

@@ -3,59 +3,50 @@
 tests/unit/offline/test_recordings.py has what needs no Spark.
 """
 
-import json
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 
 from offline.jobs import backtest, demand, recommend
 from offline.options import BacktestOptions, Goal
-from offline.schemas import TABLES, ddl
 from offline.store import Store
+from tests.support.pipeline import write_ingested
 from tests.support.recordings import PAIRS, Recording
 
 START_S = 1_767_225_600  # 2026-01-01 00:00 UTC
 KEYS = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 
 
-def rows_of(recording: Recording, first_connection: int) -> pa.Table:
-    """The table `ingest/requests`."""
+def rows_of(recording: Recording) -> dict[str, list[Any]]:
+    """The columns of `ingest/requests`; connections are numbered from 0."""
     produces = recording.direction == "produce"
-    parts = []
+    columns: dict[str, list[Any]] = defaultdict(list)
     each = [one for one in recording.clients for _ in range(one.connections)]
     for number, one in enumerate(each):
         count = len(one.at_us)
-        columns = {
-            "at_us": START_S * 1_000_000 + one.at_us,
-            "connection": np.full(count, first_connection + number),
-            "seq": np.arange(count),
-            "user": [""] * count,
-            "client_id": [one.name] * count,
-            "broker": np.ones(count, np.int32),
-            "api_key": np.full(count, not produces, np.int16),
-            "request_bytes": np.full(count, one.size if produces else 100),
-            "response_bytes": np.full(count, 60 if produces else one.size),
-            "service_us": np.full(count, one.service_us),
-            "delay_ms": np.zeros(count, np.int32),
-            "throttle_ms": np.full(count, one.throttle_ms, np.int32),
-            "mutations": np.zeros(count, np.int32),
-        }
-        parts.append(pa.table({column.name: columns[column.name] for column in TABLES["ingest/requests"]}))
-    return pa.concat_tables(parts)
+        columns["at_us"] += (START_S * 1_000_000 + one.at_us).tolist()
+        columns["connection"] += [number] * count
+        columns["seq"] += range(count)
+        columns["client_id"] += [one.name] * count
+        columns["broker"] += [1] * count
+        columns["api_key"] += [int(not produces)] * count
+        columns["request_bytes"] += [one.size if produces else 100] * count
+        columns["response_bytes"] += [60 if produces else one.size] * count
+        columns["service_us"] += [one.service_us] * count
+        columns["throttle_ms"] += [one.throttle_ms] * count
+    return columns
 
 
 def measured(spark: SparkSession, directory: Path, pair: tuple[Recording, Recording]) -> Store:
     """A work directory in which these two are recorded, measured and tried."""
     store = Store(spark, str(directory))
-    rows = pa.concat_tables([rows_of(pair[0], 0), rows_of(pair[1], 1000)])
-    with store.writing("ingest") as writer:
-        writer.table("requests", spark.createDataFrame(rows))
-        clock = [("p", 0, rows.num_rows, START_S * 1000, (START_S + pair[0].seconds) * 1000 - 1, 0, 0)]
-        writer.table("processes", spark.createDataFrame(clock, ddl(TABLES["ingest/processes"])))
-        writer.put("settings.json", json.dumps({"by": "client-id"}))
+    produced, fetched = map(rows_of, pair)
+    fetched["connection"] = [1000 + number for number in fetched["connection"]]
+    rows = {name: produced[name] + fetched[name] for name in produced}
+    write_ingested(store, rows, (START_S * 1000, (START_S + pair[0].seconds) * 1000 - 1))
     demand.run(spark, store, store)
     backtest.run(spark, BacktestOptions(engine=pair[0].engine), store, store)
     return store
@@ -89,9 +80,7 @@ def test_the_right_quotas_are_recommended(
     capacity_in, capacity_out = next(iter(produced.right)), next(iter(fetched.right))
     recommend.run(spark, Goal(capacity_in=capacity_in, capacity_out=capacity_out), store, store)
     lines = store.read("recommend/recommendations").collect()
-    assert {line["kind"] for line in lines} <= {
-        "default",
-        "override",
-    }  # no network, so no replication throttle
+    # No network, so no replication throttle.
+    assert {line["kind"] for line in lines} <= {"default", "override"}
     check(produced, capacity_in, lines)
     check(fetched, capacity_out, lines)

@@ -1,9 +1,16 @@
 """Fifteen clients of known demand, what the quotas are to achieve for them, and where their pipeline has run."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row
 
 from offline.options import Goal
+from offline.schemas import TABLES, ddl
 from offline.store import Store
 from tests.support.synthetic import Client
 
@@ -39,3 +46,31 @@ class Pipeline:
     store: Store
     capture: Path
     requests: int
+
+
+def first(frame: DataFrame) -> Row:
+    """Return the first row of a table that has one."""
+    found = frame.first()
+    assert found is not None, "there is a row"
+    return found
+
+
+def write_ingested(store: Store, rows: Mapping[str, Any], clock_ms: tuple[int, int]) -> None:
+    """Write the stage ingest as if one process had recorded these rows.
+
+    Args:
+        rows: the columns of `ingest/requests`; what is left out is "" or 0 in each row.
+        clock_ms: the first and the last time of its clock.
+    """
+    spark = store.spark
+    columns = TABLES["ingest/requests"]
+    count = len(rows["at_us"])
+    empty = {"string": ""}
+    table = pa.table(
+        {column.name: rows.get(column.name, [empty.get(column.type, 0)] * count) for column in columns}
+    )
+    with store.writing("ingest") as writer:
+        writer.table("requests", spark.createDataFrame(table))
+        clock = [("p", 0, count, *clock_ms, 0, 0)]
+        writer.table("processes", spark.createDataFrame(clock, ddl(TABLES["ingest/processes"])))
+        writer.put("settings.json", json.dumps({"by": "client-id"}))

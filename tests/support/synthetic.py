@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from protocol.capture import FILE_PREFIX, FILE_SUFFIX, NONE
-from tests.support.captures import schema as capture_schema
+from tests.support.captures import schema
 
 Shape = Literal["steady", "bursty", "hog", "bootstrap"]
 Columns = dict[str, npt.NDArray[np.int64]]
@@ -54,11 +54,6 @@ class Client:
     stop_s: float | None = None
 
 
-def arrow_schema() -> pa.Schema:
-    """The capture's schema as an Arrow schema, with its version."""
-    return capture_schema()
-
-
 def fleet(clients: int, rate: float, *, hog_share: float = 0.0, brokers: int = 3) -> list[Client]:
     """A mix of clients with `rate` bytes/s altogether, of which one hog has a share."""
     rest = rate * (1 - hog_share)
@@ -86,14 +81,14 @@ def write_capture(
 ) -> int:
     """Write a capture; returns its number of requests."""
     directory.mkdir(parents=True, exist_ok=True)
-    schema = arrow_schema()
+    columns = schema()
     written = files = 0
     writer: pq.ParquetWriter | None = None
     in_file = 0
-    for batch in _batches(clients, seconds, seed, process, schema):
+    for batch in _batches(clients, seconds, seed, process, columns):
         if writer is None:
             name = f"{FILE_PREFIX}{process}-{files}{FILE_SUFFIX}"
-            writer = pq.ParquetWriter(directory / name, schema, compression="zstd")
+            writer = pq.ParquetWriter(directory / name, columns, compression="zstd")
             files += 1
         writer.write_batch(batch)
         written += batch.num_rows

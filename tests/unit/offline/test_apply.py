@@ -97,6 +97,9 @@ def test_a_recommendation_from_another_backtest_is_refused(work: Path, file: Pat
     (work / "recommend" / "_SUCCESS").write_text(inputs.new_mark("recommend", {"backtest": "an earlier one"}))
     with pytest.raises(InputError, match="recommend was made from an earlier run of backtest"):
         apply.run(ApplyOptions(quotas_file=str(file)), str(work))
+    (work / "recommend" / "_SUCCESS").unlink()
+    with pytest.raises(InputError, match="no finished stage recommend: run `sluice-offline recommend` first"):
+        apply.run(ApplyOptions(quotas_file=str(file)), str(work))
     assert file.read_text() == before
 
 
@@ -129,12 +132,6 @@ def test_a_ramp_loosens_nothing_that_is_set(work: Path, file: Path) -> None:
     found = dict(parse(file.read_text()).entries())
     assert found[Entity(client_id=DEFAULT)] == {"producer_byte_rate": 3e6}  # and not 10 / 10 ** (1 / 3)
     assert found[Entity(client_id="hog")] == {"producer_byte_rate": 3e6}  # the default's until now
-
-
-def test_without_a_finished_recommendation_nothing_is_applied(work: Path, file: Path) -> None:
-    (work / "recommend" / "_SUCCESS").unlink()
-    with pytest.raises(InputError, match="no finished stage recommend: run `sluice-offline recommend` first"):
-        apply.run(ApplyOptions(quotas_file=str(file)), str(work))
 
 
 def test_a_file_that_is_no_quotas_file_is_left_alone(work: Path, file: Path) -> None:
@@ -178,7 +175,8 @@ def at(step: int, target: float, today: float, current: Quotas | None = None) ->
 
 
 def test_every_step_takes_the_same_share_off() -> None:
-    assert [at(step, 1e6, 8e6) for step in (1, 2, 3)] == [4e6, 2e6, 1e6]
+    others = {Entity(client_id="b"): {"producer_byte_rate": 7.0}, Entity("u"): {"producer_byte_rate": 7.0}}
+    assert [at(step, 1e6, 8e6, others) for step in (1, 2, 3)] == [4e6, 2e6, 1e6]
 
 
 def test_a_target_above_todays_use_is_set_at_once() -> None:
@@ -204,11 +202,6 @@ def test_a_step_that_was_taken_is_not_taken_again() -> None:
 
 def test_limit_below_the_target_is_raised_to_the_target() -> None:
     assert [at(step, 1e6, 8e6, {ENTITY: {"producer_byte_rate": 5e5}}) for step in (1, 3)] == [1e6, 1e6]
-
-
-def test_limits_of_other_entities_have_no_effect() -> None:
-    others = {Entity(client_id="b"): {"producer_byte_rate": 7.0}, Entity("u"): {"producer_byte_rate": 7.0}}
-    assert at(1, 1e6, 8e6, others) == 4e6
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from offline.schemas import CAPTURE, TABLES, columns_of, ddl
+from offline.schemas import CAPTURE, TABLES, layout_problem
 from protocol.capture import COLUMNS
+from tests.support.captures import schema
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "offline.md").read_text(encoding="utf-8")
 
@@ -24,10 +26,23 @@ def test_the_captures_columns_are_the_protocols() -> None:
     assert types["partitions"] == "array<struct<topic:string,partition:int,bytes:bigint,records:int>>"
 
 
-def test_no_table_has_a_column_twice() -> None:
-    for table in TABLES:
-        assert len(set(columns_of(table))) == len(columns_of(table))
+def changed(name: str, kind: pa.DataType | None) -> pa.Schema:
+    """A capture's schema with a column of another type, or without it."""
+    at = (columns := schema()).get_field_index(name)
+    return columns.remove(at) if kind is None else columns.set(at, pa.field(name, kind))
 
 
-def test_ddl_is_read_by_spark() -> None:
-    assert ddl(TABLES["demand/mutations"]) == "user string, client_id string, second bigint, mutations bigint"
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        (schema(), ""),
+        (schema(None), "is Parquet, and no capture of Sluice: its metadata has no sluice.capture.schema"),
+        (schema("0"), "was written by an older version of the layout (0; this is 1)"),
+        (schema("2"), "was written by another version of the layout (2; this is 1)"),
+        (changed("seq", None), "has no column seq"),
+        (changed("broker", pa.string()), "has a column broker of type string, which should be int32"),
+    ],
+    ids=["capture", "foreign", "older", "newer", "column missing", "column of another type"],
+)
+def test_problem_of_a_layout_is_named(columns: pa.Schema, problem: str) -> None:
+    assert layout_problem(columns) == problem

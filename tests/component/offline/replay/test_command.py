@@ -19,9 +19,7 @@ from offline.replay.target import Placement
 from protocol.api import HEARTBEAT, PRODUCE
 from tests.cluster import HOST, free_port
 from tests.support.captures import row, write
-
-# Metadata 9 after the number it was asked with: no throttle time, no brokers.
-NOTHING = bytes(1) + bytes(4) + b"\1\0" + bytes(4) + b"\1" + bytes(4) + b"\0"
+from tests.unit.offline.replay.rows import response_to
 
 
 class Echo(socketserver.BaseRequestHandler):
@@ -33,9 +31,8 @@ class Echo(socketserver.BaseRequestHandler):
         file = self.request.makefile("rb")
         while prefix := file.read(4):
             asked = file.read(int.from_bytes(prefix, "big"))
-            response = asked[4:8] + NOTHING
             self.asked.set()
-            self.request.sendall(len(response).to_bytes(4, "big") + response)
+            self.request.sendall(response_to(asked))
 
 
 @pytest.fixture

@@ -9,8 +9,6 @@ import pytest
 import uvloop
 
 from offline.replay import driver
-from offline.replay import driver as connection
-from offline.replay import driver as encode_ahead
 from offline.replay.driver import DROPPED, IN_FLIGHT, LOST, NEVER_SENT, NOT_REACHED, SILENT, Driver
 from offline.replay.frames import Encoder, Frame
 from offline.replay.messages import Broker, Topic
@@ -19,10 +17,7 @@ from offline.replay.schedule import Plan, Recorded, plan
 from offline.replay.target import LeftOut, Placement
 from protocol.api import HEARTBEAT
 from tests.cluster import HOST, free_port
-from tests.unit.offline.replay.rows import recorded
-
-# Metadata 9: no throttle time, no brokers.
-NOTHING = bytes(1) + bytes(4) + b"\1\0" + bytes(4) + b"\1" + bytes(4) + b"\0"
+from tests.unit.offline.replay.rows import recorded, response_to
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -30,9 +25,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     try:
         while True:
             length = int.from_bytes(await reader.readexactly(4), "big")
-            asked = await reader.readexactly(length)
-            response = asked[4:8] + NOTHING
-            writer.write(len(response).to_bytes(4, "big") + response)
+            writer.write(response_to(await reader.readexactly(length)))
     except (asyncio.IncompleteReadError, OSError):
         writer.close()
 
@@ -51,14 +44,9 @@ async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 def pings(count: int, connections: int = 3, apart_us: int = 2000) -> list[Recorded]:
+    ping = {"api_key": HEARTBEAT, "partitions": ()}
     return [
-        recorded(
-            api_key=HEARTBEAT,
-            connection=number % connections,
-            seq=number,
-            mono_us=apart_us * number,
-            partitions=(),
-        )
+        recorded(**ping, connection=number % connections, seq=number, mono_us=apart_us * number)
         for number in range(count)
     ]
 
@@ -126,20 +114,19 @@ def test_every_request_is_sent_and_timed() -> None:
     assert min(samples.latency_us) >= 0
     assert set(samples.error) == {0}
     assert min(samples.late_us) >= 0
-    # The response is the number and what follows it.
-    assert set(samples.response_bytes) == {4 + len(NOTHING)}
+    assert set(samples.response_bytes) == {len(response_to(bytes(8))) - 4}
     found = result(planned, samples, 4.0, LeftOut())
     assert found["requests"]["answered"] == 200
 
 
 def test_time_that_frames_take_is_the_replays_own_lateness(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encode_ahead, "FRAMES_MAX", 0)
+    monkeypatch.setattr(driver, "FRAMES_MAX", 0)
     samples = driven(plan(pings(20, 1, apart_us=0), 1.0), echo, seconds=0.005)[0].samples
     assert all(late_us >= 5000 * (place + 1) for place, late_us in enumerate(samples.late_us))
 
 
 def test_burst_leaves_while_more_of_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encode_ahead, "FRAMES_MAX", 0)
+    monkeypatch.setattr(driver, "FRAMES_MAX", 0)
     arrived = [0]
 
     async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -197,12 +184,12 @@ def test_impossible_host_name_fails_its_connection(host: str) -> None:
 
 
 def test_requests_beyond_the_buffer_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "IN_FLIGHT_MAX", 2)
+    monkeypatch.setattr(driver, "IN_FLIGHT_MAX", 2)
     assert outcomes(plan(pings(6, 1), 1.0), silent, linger=0.3) == {IN_FLIGHT: 2, DROPPED: 4}
 
 
 def test_sent_requests_free_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "UNSENT_BYTES_MAX", 22_000)  # of 1.1 kB each
+    monkeypatch.setattr(driver, "UNSENT_BYTES_MAX", 22_000)  # of 1.1 kB each
     rows = [recorded(seq=seq, mono_us=20_000 * seq) for seq in range(40)]
     assert outcomes(plan(rows, 1.0), silent, linger=0.1) == {IN_FLIGHT: 40}
 

@@ -2,37 +2,59 @@
 
 import json
 import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from offline.replay.driver import DROPPED, IN_FLIGHT, LEFT_OUT, LOST, NEVER_SENT, SILENT, Samples
+from offline.replay.driver import DROPPED, IN_FLIGHT, LEFT_OUT, LOST, NEVER_SENT, NOT_REACHED, SILENT, Samples
 from offline.replay.report import Point, fetched_more, page, pictures, result, series
-from offline.replay.schedule import Plan, plan
+from offline.replay.schedule import Plan, Recorded, plan
 from offline.replay.target import LeftOut
 from protocol.api import FETCH, METADATA, PRODUCE
 from tests.unit.offline.replay.rows import recorded
 
+NOTHING = LeftOut()
 
-def measured() -> tuple[Plan, Samples]:
+
+class Found(NamedTuple):
+    """What became of a plan."""
+
+    planned: Plan
+    samples: Samples
+    left_out: LeftOut
+
+    @property
+    def result(self) -> dict[str, Any]:
+        return result(self.planned, self.samples, 1.0, self.left_out)
+
+
+def sampled(*latency_us: int, rows: Sequence[Recorded] = (), left_out: LeftOut = NOTHING) -> Found:
+    """The outcomes of requests, each sent as recorded, and their result; if no rows are given, all are due at once."""
+    recordings = rows or [recorded(seq=seq) for seq in range(len(latency_us))]
+    planned, samples = plan(recordings, 1.0), Samples(len(latency_us))
+    for place, each in enumerate(latency_us):
+        samples.latency_us[place] = each
+        samples.sent_as[place] = planned.sends[place].request.api_key
+    return Found(planned, samples, left_out)
+
+
+def measured() -> Found:
     """Eight requests, one every 500 ms: four answered, one each lost, dropped, unanswered, without a response."""
-    outcomes = (1000, 2000, 3000, 4000, LOST, DROPPED, IN_FLIGHT, SILENT)
     rows = [
         recorded(seq=seq, mono_us=seq * 500_000, api_key=FETCH if seq % 2 else PRODUCE, throttle_ms=5 * seq)
         for seq in range(8)
     ]
-    planned = plan(rows, 1.0)
-    samples = Samples(8)
-    for place, latency_us in enumerate(outcomes):
-        samples.latency_us[place] = latency_us
-        samples.sent_as[place] = rows[place].api_key
-        samples.late_us[place] = 100
-        samples.request_bytes[place] = 1000
-    samples.throttle_ms[2] = 30
-    samples.error[3] = 6
-    return planned, samples
+    outcomes = (1000, 2000, 3000, 4000, LOST, DROPPED, IN_FLIGHT, SILENT)
+    found = sampled(*outcomes, rows=rows, left_out=LeftOut(2, 30))
+    for place in range(8):
+        found.samples.late_us[place] = 100
+        found.samples.request_bytes[place] = 1000
+    found.samples.throttle_ms[2] = 30
+    found.samples.error[3] = 6
+    return found
 
 
 def test_every_request_is_counted_once() -> None:
-    planned, samples = measured()
-    found = result(planned, samples, 1.0, LeftOut(2, 30))
+    found = measured().result
     assert found["requests"] == {
         "sent": 7,
         "answered": 4,
@@ -71,7 +93,7 @@ def test_every_request_is_counted_once() -> None:
 
 def test_time_series_has_intervals_of_one_length_and_ends_with_the_last_request() -> None:
     third = 3.5 / 3
-    assert series(*measured()) == [
+    assert series(*measured()[:2]) == [
         Point(0.0, third, 3 / third, 3 / third, 2.0, 3.0),  # 0, 0.5 and 1 s
         Point(third, third, 2 / third, 1 / third, 4.0, None),
         Point(2 * third, third, 3 / third, 0, None, None),
@@ -108,30 +130,22 @@ def test_a_curve_has_a_gap_where_nothing_is_known() -> None:
 
 def test_fetches_that_brought_more_than_recorded_are_reported() -> None:
     rows = [recorded(seq=seq, api_key=FETCH, response_bytes=1000) for seq in range(3)]
-    planned = plan([*rows, recorded(seq=3, api_key=METADATA, response_bytes=10)], 1.0)
-    samples = Samples(4)
+    found = sampled(*[1000] * 4, rows=[*rows, recorded(seq=3, api_key=METADATA, response_bytes=10)])
     for place, size in enumerate((1050, 4000, 1050, 9000)):
-        samples.latency_us[place], samples.response_bytes[place] = 1000, size
-        samples.sent_as[place] = FETCH if place < 3 else METADATA
-    found = result(planned, samples, 1.0, LeftOut())
-    assert found["fetched"] == {
-        "answers": 3,
-        "larger_than_recorded": 1,
-        "bytes": 6100,
-        "recorded_bytes": 3000,
-    }
-    assert fetched_more(found).startswith(
+        found.samples.response_bytes[place] = size
+    fetched = {"answers": 3, "larger_than_recorded": 1, "bytes": 6100, "recorded_bytes": 3000}
+    assert found.result["fetched"] == fetched
+    assert fetched_more(found.result).startswith(
         "Fetches brought 6,100 bytes, and 3,000 when they were recorded: 1 of 3 responses were larger. A broker "
     )
-    assert "Fetches brought 6,100 bytes" in page("x", "h:1", found, [])
-    samples.response_bytes[1] = 1050
-    assert fetched_more(result(planned, samples, 1.0, LeftOut())) == ""
+    assert "Fetches brought 6,100 bytes" in page("x", "h:1", found.result, [])
+    found.samples.response_bytes[1] = 1050
+    assert fetched_more(found.result) == ""
 
 
 def test_page_stands_alone_and_escapes() -> None:
-    planned, samples = measured()
-    drawn = pictures(series(planned, samples))
-    text = page("Replay of <x>", "h:1", result(planned, samples, 2.0, LeftOut()), drawn)
+    found = measured()
+    text = page("Replay of <x>", "h:1", found.result, pictures(series(*found[:2])))
     assert "Replay of &lt;x&gt;" in text
     for outside in ("<script", "<link", "src=", "@import", "url(http"):
         assert outside not in text
@@ -139,56 +153,34 @@ def test_page_stands_alone_and_escapes() -> None:
 
 
 def test_run_without_responses_has_a_result() -> None:
-    planned, _ = measured()
-    samples = Samples(8)
-    for place in range(8):
-        samples.latency_us[place] = IN_FLIGHT
-    found = result(planned, samples, 1.0, LeftOut())
+    found = sampled(*[IN_FLIGHT] * 8).result
     assert found["requests"]["unanswered"] == 8
     assert set(found["latency_ms"].values()) == {None}
     assert "<td>no response</td>" in page("x", "h:1", found, [])
 
 
-def test_nothing_reached_has_no_latency() -> None:
-    planned, _ = measured()
-    found = result(planned, Samples(8), 1.0, LeftOut())
-    assert (found["latency_ms"], found["requests"]["not_reached"]) == (None, 8)
-
-
 def test_target_that_stalls_shows_in_the_tail() -> None:
     """180 of 200 are never answered: neither the median nor anything above is known."""
-    planned = plan([recorded(seq=seq, mono_us=seq) for seq in range(200)], 1.0)
-    samples = Samples(200)
-    for place in range(200):
-        samples.latency_us[place] = 2900 if place < 20 else IN_FLIGHT
-        samples.sent_as[place] = PRODUCE
-    found = result(planned, samples, 1.0, LeftOut())
-    assert set(found["latency_ms"].values()) == {None}
-    assert series(planned, samples)[0][4:] == (None, None)
-    samples.latency_us[20] = NEVER_SENT
-    assert result(planned, samples, 1.0, LeftOut())["requests"]["sent"] == 199
+    rows = [recorded(seq=seq, mono_us=seq) for seq in range(200)]
+    found = sampled(*[2900] * 20, *[IN_FLIGHT] * 180, rows=rows)
+    assert set(found.result["latency_ms"].values()) == {None}
+    assert series(*found[:2])[0][4:] == (None, None)
+    found.samples.latency_us[20] = NEVER_SENT
+    assert found.result["requests"]["sent"] == 199
 
 
-def test_request_without_remaining_partitions_is_in_no_percentile() -> None:
-    planned = plan([recorded(seq=seq) for seq in range(2)], 1.0)
-    samples = Samples(2)
-    samples.latency_us[0], samples.latency_us[1] = 1000, LEFT_OUT
-    found = result(planned, samples, 1.0, LeftOut(1, 10))
-    assert (found["latency_ms"]["max"], found["requests"]["nothing_left_of"]) == (1.0, 1)
-
-
-def test_request_without_a_response_is_in_no_percentile() -> None:
-    planned = plan([recorded(seq=seq) for seq in range(2)], 1.0)
-    samples = Samples(2)
-    samples.latency_us[0], samples.latency_us[1] = NEVER_SENT, SILENT
-    samples.expects_response[0] = samples.expects_response[1] = 0
-    found = result(planned, samples, 1.0, LeftOut())
+def test_request_that_is_not_waited_for_is_in_no_percentile() -> None:
+    left_out = sampled(1000, LEFT_OUT, left_out=LeftOut(1, 10)).result
+    assert (left_out["latency_ms"]["max"], left_out["requests"]["nothing_left_of"]) == (1.0, 1)
+    not_reached = sampled(NOT_REACHED).result
+    assert (not_reached["latency_ms"], not_reached["requests"]["not_reached"]) == (None, 1)
+    silent = sampled(NEVER_SENT, SILENT)
+    silent.samples.expects_response[0] = silent.samples.expects_response[1] = 0
+    found = silent.result
     assert (found["latency_ms"], found["apis"], found["requests"]["sent"]) == (None, {}, 1)
 
 
 def test_apis_are_named_by_the_sent_request() -> None:
-    planned = plan([recorded(api_key=11), recorded(seq=1, api_key=METADATA)], 1.0)
-    samples = Samples(2)
-    for place in range(2):
-        samples.latency_us[place], samples.sent_as[place] = 1000, METADATA
-    assert list(result(planned, samples, 1.0, LeftOut())["apis"]) == ["JoinGroup (as Metadata)", "Metadata"]
+    found = sampled(1000, 1000, rows=[recorded(api_key=11), recorded(seq=1, api_key=METADATA)])
+    found.samples.sent_as[0] = METADATA
+    assert list(found.result["apis"]) == ["JoinGroup (as Metadata)", "Metadata"]

@@ -1,33 +1,48 @@
 """The schedule: times, connections and their order."""
 
 from itertools import pairwise
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offline.replay.schedule import plan
+from offline.replay.schedule import Recorded, plan
 from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from tests.unit.offline.replay.rows import recorded
 
 MS = 1000
 
 
+def due(*rows: Recorded, speed: float = 1.0) -> list[int]:
+    """When requests are sent, in ms."""
+    return [send.due_us // MS for send in plan(rows, speed).sends]
+
+
 def test_requests_are_due_as_they_came() -> None:
     rows = [recorded(seq=0, mono_us=5_000 * MS), recorded(seq=1, mono_us=5_250 * MS)]
-    assert [send.due_us for send in plan(rows, 1.0).sends] == [0, 250 * MS]
-    assert [send.due_us for send in plan(rows, 2.0).sends] == [0, 125 * MS]
+    assert (due(*rows), due(*rows, speed=2.0)) == ([0, 250], [0, 125])
     assert plan(rows, 0.5).seconds == 0.5
 
 
-def test_delayed_request_is_due_when_it_arrived() -> None:
-    rows = [recorded(seq=0, mono_us=5_000 * MS), recorded(seq=1, mono_us=6_000 * MS, delay_ms=900)]
-    assert [send.due_us for send in plan(rows, 1.0).sends] == [0, 100 * MS]
-
-
-def test_delay_that_is_too_large_does_not_change_the_order_of_a_connection() -> None:
-    rows = [recorded(seq=0, mono_us=5_000 * MS), recorded(seq=1, mono_us=5_010 * MS, delay_ms=500)]
-    sends = plan(rows, 1.0).sends
-    assert [(send.due_us, send.request.seq) for send in sends] == [(0, 0), (0, 1)]
+@pytest.mark.parametrize(
+    ("second", "at_ms"),
+    [
+        ({"seq": 1, "mono_us": 6_000 * MS, "delay_ms": 900}, 100),
+        ({"seq": 1, "mono_us": 5_010 * MS, "delay_ms": 500}, 0),
+        ({"process": "q", "mono_us": 99_000 * MS, "wall_ms": 10_400}, 400),
+        ({"seq": 1, "mono_us": 5_100 * MS, "wall_ms": 999_000}, 100),
+    ],
+    ids=[
+        "delayed: when it arrived",
+        "delayed for too long: in its connection's order",
+        "processes: by their wall time",
+        "step of the wall clock: no change",
+    ],
+)
+def test_second_request_is_due(second: dict[str, Any], at_ms: int) -> None:
+    row = {"seq": 0, "mono_us": 5_000 * MS, "wall_ms": 10_000}
+    assert due(recorded(**row), recorded(**row | second)) == [0, at_ms]
 
 
 def test_each_recorded_connection_is_one_connection() -> None:
@@ -40,22 +55,6 @@ def test_each_recorded_connection_is_one_connection() -> None:
     found = plan(rows, 1.0)
     assert found.brokers == [2, 1, 3]
     assert sorted(send.connection for send in found.sends) == [0, 0, 1, 2]
-
-
-def test_processes_are_related_by_their_wall_time() -> None:
-    rows = [
-        recorded(process="p", mono_us=5_000 * MS, wall_ms=10_000),
-        recorded(process="q", mono_us=99_000 * MS, wall_ms=10_400),
-    ]
-    assert [send.due_us for send in plan(rows, 1.0).sends] == [0, 400 * MS]
-
-
-def test_step_of_the_wall_clock_does_not_change_the_plan() -> None:
-    rows = [
-        recorded(seq=0, mono_us=5_000 * MS, wall_ms=10_000),
-        recorded(seq=1, mono_us=5_100 * MS, wall_ms=999_000),
-    ]
-    assert [send.due_us for send in plan(rows, 1.0).sends] == [0, 100 * MS]
 
 
 def test_sasl_is_not_sent_again() -> None:
