@@ -136,6 +136,7 @@ async def _replay(args: argparse.Namespace, planned: Plan) -> tuple[dict[str, An
     # Imported late: other commands of sluice-offline need neither connections nor the packages of its extra.
     try:
         import google_crc32c  # noqa: F401 - `messages` and `frames` take it
+        import jinja2  # noqa: F401 - `report.page` takes it
         from tqdm import tqdm
 
         from offline.replay.frames import Encoder

@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from offline.replay.driver import (
@@ -31,22 +32,8 @@ from offline.replay.target import LeftOut
 from protocol.api import API_NAMES, FETCH
 
 _MORE: Final = 1.1  # times the recorded bytes: fields around the records differ by a little
-_STYLE: Final = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2em auto;padding:0 1em;color:#222;"
-    "background:#fff}h2{margin-top:2em}table{border-collapse:collapse;margin:1em 0}"
-    "td,th{padding:.2em .8em;border-bottom:1px solid #ddd;text-align:right;font-variant-numeric:tabular-nums}"
-    "td:first-child,th:first-child{text-align:left}.then td{color:#777;padding-left:.8em}"
-    ".then td:first-child{padding-left:2em}figure{margin:1.5em 0}"
-    "svg{width:100%;height:auto;font:12px system-ui,sans-serif}"
-    "line{stroke:#e5e5e5}text{fill:#666}path{fill:none;stroke-width:1.5;stroke-linecap:round}"
-    "path.a{stroke:#0a58ca}path.b{stroke:#c2410c}span.a{color:#0a58ca}span.b{color:#c2410c}small{color:#666}"
-)
 _COLUMNS: Final = ("p50", "p90", "p99", "p99.9", "max")
-_NOTE: Final = (
-    "Percentiles are over all requests that expect a response. A missing response counts as longer than any, and "
-    "a curve has a gap there. Recorded is the broker's own time; a latency also has the time on the way, and how late "
-    "the replay was itself."
-)
+_TEMPLATE: Final = Path(__file__).with_name("page.html")
 RESULT_VERSION: Final = 3
 _SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 _POINTS_MAX: Final = 600
@@ -247,105 +234,27 @@ def series(plan: Plan, samples: Samples) -> list[Point]:
 
 def page(title: str, target: str, result: Mapping[str, Any], pictures: Sequence[str]) -> str:
     """Return the HTML page; `pictures` are HTML figures."""
-    planned, requests, achieved = result["planned"], result["requests"], result["achieved"]
-    figures = [
-        ("requests planned", planned["requests"]),
-        ("sent / with a response", f"{requests['sent']:,} / {requests['answered']:,}"),
-        (
-            "requests/s planned / achieved",
-            f"{planned['requests_per_second']:g} / {achieved['requests_per_second']:g}",
-        ),
-        ("connections", planned["connections"]),
-        ("seconds / speed", f"{planned['seconds']:g} / × {result['speed']:g}"),
-        (
-            "lost with a connection / without a response",
-            f"{requests['lost_with_connection']:,} / {requests['unanswered']:,}",
-        ),
-        (
-            "never sent: no room here / no connection",
-            f"{requests['dropped_here']:,} / {requests['never_connected']:,}",
-        ),
-        (
-            "left out: partitions / bytes / requests",
-            f"{requests['partitions_left_out']:,} / {requests['bytes_left_out']:,} / {requests['nothing_left_of']:,}",
-        ),
-        ("not reached before it was stopped", f"{requests['not_reached']:,}"),
-        ("errors by Kafka's code", requests["errors"] or "none"),
-    ]
-    body = [
-        f"<h1>{escape(title)}</h1><p>against <b>{escape(target)}</b></p>",
-        _rows(figures),
-        "<h2>Latency, ms from when a request was due</h2>",
-        _latencies(result),
-        "<h2>Throttle time, ms</h2>",
-        _throttles(result),
-        "<h2>Bytes</h2>",
-        _bytes(result),
-        f"<p>{escape(more)}</p>" if (more := fetched_more(result)) else "",
-        "<h2>Over time</h2>",
-        *pictures,
-        f"<p><small>{_NOTE}</small></p>",
-    ]
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>{_STYLE}</style>{''.join(body)}</html>\n"
+    from jinja2 import Environment, StrictUndefined  # an extra: the commands are there without it
+    from markupsafe import Markup
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-
-
-def _rows(figures: Sequence[tuple[str, object]]) -> str:
-    cells = "".join(f"<tr><td>{name}</td><td>{escape(str(value))}</td></tr>" for name, value in figures)
-    return f"<table>{cells}</table>"
+    environment.filters |= {"shown": shown, "grouped": "{:,}".format, "plain": "{:g}".format}
+    return environment.from_string(_TEMPLATE.read_text("utf-8")).render(
+        title=title,
+        target=target,
+        result=result,
+        whole_and_apis=[("all", result), *result["apis"].items()],
+        columns=_COLUMNS,
+        more=fetched_more(result),
+        pictures=map(Markup, pictures),
+    )
 
 
 def shown(value: float | None) -> str:
     """Format a time in ms; None stands for no response in time."""
     return "no response" if value is None else f"{value:g}"
-
-
-def _spread(name: str, count: object, spread: Mapping[str, float | None] | None, kind: str = "") -> str:
-    """Return one row of the HTML table; `kind` is `then` for recorded figures."""
-    values = "".join(f"<td>{shown(spread[column]) if spread else '–'}</td>" for column in _COLUMNS)
-    return f'<tr class="{kind}"><td>{escape(name)}</td><td>{count}</td>{values}</tr>'
-
-
-def _head() -> str:
-    return "<tr><th></th><th>requests</th>" + "".join(f"<th>{column}</th>" for column in _COLUMNS) + "</tr>"
-
-
-def _latencies(result: Mapping[str, Any]) -> str:
-    rows = [_spread("all", result["requests"]["answered"], result["latency_ms"])]
-    rows.append(_spread("recorded: the broker's time", "", result["recorded"]["upstream_ms"], "then"))
-    rows.append(_spread("how late the replay was itself", result["requests"]["sent"], result["late_ms"]))
-    for name, found in result["apis"].items():
-        rows.append(_spread(name, found["answered"], found["latency_ms"]))
-        rows.append(_spread("recorded", "", found["recorded"]["upstream_ms"], "then"))
-    return f"<table>{_head()}{''.join(rows)}</table>"
-
-
-def _throttles(result: Mapping[str, Any]) -> str:
-    rows = []
-    for name, found in (("all", result), *result["apis"].items()):
-        now, then = found["throttle_ms"], found["recorded"]["throttle_ms"]
-        if name != "all" and not now["requests"] and not then["requests"]:
-            continue
-        rows.append(_spread(name, now["requests"], now["spread"]))
-        rows.append(_spread("recorded", then["requests"], then["spread"], "then"))
-    return f"<table>{_head()}{''.join(rows)}</table>"
-
-
-def _bytes(result: Mapping[str, Any]) -> str:
-    """Return in words the bytes of requests with a response, and of the responses."""
-    rows = ["<tr><th></th><th>requests</th><th>sent</th><th>received</th></tr>"]
-    for name, found in (("all", result), *result["apis"].items()):
-        then = found["recorded"]
-        count = result["requests"]["answered"] if name == "all" else found["answered"]
-        rows.append(
-            f"<tr><td>{escape(name)}</td><td>{count:,}</td><td>{found['request_bytes']:,}</td>"
-            f"<td>{found['response_bytes']:,}</td></tr>"
-            f'<tr class="then"><td>recorded</td><td></td><td>{then["request_bytes"]:,}</td>'
-            f"<td>{then['response_bytes']:,}</td></tr>"
-        )
-    return f"<table>{''.join(rows)}</table>"
 
 
 def fetched_more(result: Mapping[str, Any]) -> str:
