@@ -4,12 +4,11 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Final, TextIO
 
 # ----------------------------------------------------------------------------------------------------
-# Exit codes of both command lines: one meaning each, the same in every command (docs/commands.md).
+# Exit codes of both command lines: one meaning each, the same in every command. docs/commands.md says which.
 
 
 _SIGNALLED: Final = 128  # a shell adds it to the number of the signal
@@ -31,19 +30,6 @@ NEGATIVE: Final = 3
 INTERRUPTED: Final = by_signal(signal.SIGINT)
 PIPE_CLOSED: Final = by_signal(signal.SIGPIPE)
 TERMINATED: Final = by_signal(signal.SIGTERM)
-
-# The table of docs/commands.md; a test compares them.
-MEANINGS: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        OK: "done",
-        FAILED: "failed, or a value is wrong: one line on standard error says why",
-        USAGE: "an argument is unknown, missing, or none of its choices: nothing was done",
-        NEGATIVE: "done, and the answer is negative",
-        INTERRUPTED: "interrupted (SIGINT, Ctrl-C)",
-        PIPE_CLOSED: "the reader of the output closed the pipe (SIGPIPE)",
-        TERMINATED: "stopped (SIGTERM)",
-    }
-)
 
 
 def run_quietly(command: Callable[[], int]) -> int:

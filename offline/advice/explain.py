@@ -1,6 +1,6 @@
 """Explains a recommendation in sentences: value, reason, expected effect and confidence. Pure.
 
-The confidence follows from the recorded time and clients, and their distance to the quota.
+The confidence follows from the recorded time and clients.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,10 @@ HOUR_S: Final = 3600
 DAY_S: Final = 86_400
 WEEK_S: Final = 7 * DAY_S
 CLIENTS_FEW: Final = 20
-NEAR: Final = 0.2  # the relative distance to the quota that counts as near
-NEAR_SHARE: Final = 0.1
 _GRADES: Final = ("high", "medium", "low")
 
 
-def confidence(
-    *, seconds: int, clients: int, sample: float = 1.0, quota: float = 0.0, needs: Sequence[float] = ()
-) -> str:
+def confidence(*, seconds: int, clients: int, sample: float = 1.0) -> str:
     """Return `high`, `medium` or `low`, with the reason.
 
     >>> confidence(seconds=8 * 86_400, clients=500)
@@ -48,9 +44,6 @@ def confidence(
     if sample < 1:
         words = "a tenth of a sample or less" if sample <= 0.1 else f"a sample of {sample:.2f}"
         doubts.append((2, f"{words}, so loads are estimates"))
-    near = sum(abs(need - quota) <= NEAR * quota for need in needs) if quota else 0
-    if needs and near > NEAR_SHARE * len(needs):
-        doubts.append((1, f"{near} clients need within 20 % of it"))
     grade = max((weight for weight, _ in doubts), default=0)
     if not doubts:
         return f"high: {seconds / DAY_S:.1f} days of {clients} clients"
@@ -146,9 +139,7 @@ def direction_lines(
         seconds: the recorded time.
         gateway: whether the loads are those of all brokers together.
     """
-    sure = confidence(
-        seconds=seconds, clients=len(waits), sample=goal.sample, quota=candidates[limit.default], needs=[]
-    )
+    sure = confidence(seconds=seconds, clients=len(waits), sample=goal.sample)
     lines = [
         Line(
             kind="default",

@@ -1,5 +1,6 @@
 """All tables -> `report/report.html`: one self-contained page."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -88,7 +89,7 @@ def _direction(source: Store, name: str, span: Span, goal: Goal, *, gateway: boo
         clients=source.read("demand/entities").filter(of_way).count(),
         heavy=heavy,
         steps_s=[float(step * step_s) for step in range(steps)],
-        total=_series(seconds, span, step_s, steps),
+        total=_series(seconds, (), span, step_s, steps)[()],
         hours=_hours(source, of_way) if span.recorded >= _DAY_SHOWN_S else [],
         curve=[
             Curve(row["quota"], row["clients_throttled"], row["clients"], row["peak_10s"]) for row in curve
@@ -122,8 +123,9 @@ def _heavy(
         .orderBy("rank")
         .collect()
     )
-    stacked = [(row["user"], row["client_id"]) for row in joined if row["rank"] <= _STACKED]
-    series = _series_of(seconds, stacked, span, step_s, steps)
+    stacked = F.broadcast(entities.filter(F.col("rank") <= _STACKED))
+    own = seconds.join(stacked, on=["user", "client_id"], how="left_semi")
+    series = _series(own, ("user", "client_id"), span, step_s, steps)
     return [
         Heavy(
             name=client_name(row["user"], row["client_id"]),
@@ -141,28 +143,15 @@ def _heavy(
     ]
 
 
-def _series(seconds: DataFrame, span: Span, step_s: int, steps: int) -> list[float]:
-    step = F.floor((F.col("second") - span.start_s) / step_s).cast("int")
-    found = [0.0] * steps
-    for row in seconds.groupBy(step.alias("step")).agg(F.sum("bytes").alias("bytes")).collect():
-        if 0 <= row["step"] < steps:
-            found[row["step"]] = row["bytes"] / step_s
-    return found
-
-
-def _series_of(
-    seconds: DataFrame, names: Sequence[tuple[str, str]], span: Span, step_s: int, steps: int
-) -> dict[tuple[str, str], list[float]]:
-    """Return the bytes/s of several clients by step of the time axis, in one query."""
+def _series(
+    seconds: DataFrame, by: Sequence[str], span: Span, step_s: int, steps: int
+) -> dict[tuple[str, ...], list[float]]:
+    """Return the bytes/s of each group of rows by step of the time axis, in one query."""
     step = F.floor((F.col("second") - span.start_s) / step_s).cast("int").alias("step")
-    found = {of: [0.0] * steps for of in names}
-    wanted = F.lit(False)
-    for user, client_id in names:
-        wanted = wanted | ((F.col("user") == user) & (F.col("client_id") == client_id))
-    rows = seconds.filter(wanted).groupBy("user", "client_id", step).agg(F.sum("bytes").alias("bytes"))
-    for row in rows.collect():
+    found: dict[tuple[str, ...], list[float]] = defaultdict(lambda: [0.0] * steps)
+    for row in seconds.groupBy(*by, step).agg(F.sum("bytes").alias("bytes")).collect():
         if 0 <= row["step"] < steps:
-            found[row["user"], row["client_id"]][row["step"]] = row["bytes"] / step_s
+            found[tuple(row[name] for name in by)][row["step"]] = row["bytes"] / step_s
     return found
 
 

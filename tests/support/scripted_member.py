@@ -19,6 +19,7 @@ _PATHS: Final = (
     "/v1/client",
     "/v1/rules",
     "/v1/events",
+    "/reassignments",
 )
 _START_SECONDS_MAX: Final = 10.0
 _Document = dict[str, Any]

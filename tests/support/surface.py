@@ -2,7 +2,8 @@
 
     python -m tests.support.surface > tests/unit/surface.txt
 
-Configuration keys, metrics and the fields of `/v1` are read from docs/, which other tests compare with the product.
+Exit codes, configuration keys, metrics and the fields of `/v1` are read from docs/, which other tests compare with
+the product.
 """
 
 import argparse
@@ -12,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from commandline.arguments import commands
-from commandline.program import MEANINGS
 
 _DOCS: Final = Path(__file__).parents[2] / "docs"
 _ROW: Final = re.compile(r"^\| ((?:`[^`|]+`(?:, )?)+) \|", re.MULTILINE)
+_CODE: Final = re.compile(r"^\| (\d+) \|", re.MULTILINE)
 _SECTION: Final = re.compile(r"^## ((?:POST )?/v1/\w+)", re.MULTILINE)
 
 
@@ -25,7 +26,7 @@ def surface() -> set[str]:
     from offline.cli import parser as offline_parser
     from proxy.cli import parser as proxy_parser
 
-    found = {f"exit code {code}" for code in MEANINGS}
+    found = {f"exit code {code}" for code in _CODE.findall((_DOCS / "commands.md").read_text("utf-8"))}
     for parser in (proxy_parser(), offline_parser()):
         found.update(_arguments(parser))
     found.update(f"key {name}" for name in _named("configuration.md") if "." in name)

@@ -121,6 +121,7 @@ def test_batches_are_cut_where_a_limiter_or_part_ends() -> None:
             [pa.array(column) for column in zip(*each, strict=True)], names=list("abc")
         )
 
+    assert list(pieces_of([])) == []
     batches = [rows((0, 1, 10), (0, 1, 11)), rows((0, 1, 12), (1, 1, 13), (0, 2, 14)), rows((0, 2, 15))]
     assert [(key, columns[1].tolist()) for key, columns in pieces_of(batches)] == [
         ((1, 0), [10, 11]),
@@ -131,16 +132,8 @@ def test_batches_are_cut_where_a_limiter_or_part_ends() -> None:
     ]
 
 
-def test_empty_batches_have_no_pieces() -> None:
-    assert list(pieces_of([])) == []
-
-
 def chunks(*requests: int, candidates: int = 20, cores: int) -> list[int]:
     return [int(parts) for parts in chunks_of(np.array(requests), np.full(len(requests), candidates), cores)]
-
-
-def test_half_of_the_requests_are_one_of_two_cores_work() -> None:
-    assert chunks(500, 100, 100, 100, 100, 100, cores=2) == [1, 1, 1, 1, 1, 1]
 
 
 def test_half_of_the_requests_are_divided_among_eight_cores() -> None:

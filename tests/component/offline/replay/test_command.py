@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,33 +18,23 @@ from offline.replay.target import Placement
 from protocol.api import HEARTBEAT, PRODUCE
 from tests.cluster import HOST, free_port
 from tests.support.captures import row, write
+from tests.support.frame_server import serving
 from tests.unit.offline.replay.rows import response_to
 
-
-class Echo(socketserver.BaseRequestHandler):
-    """Responds to every request."""
-
-    asked = threading.Event()
-
-    def handle(self) -> None:
-        file = self.request.makefile("rb")
-        while prefix := file.read(4):
-            asked = file.read(int.from_bytes(prefix, "big"))
-            self.asked.set()
-            self.request.sendall(response_to(asked))
+asked = threading.Event()
 
 
 @pytest.fixture
 def echo() -> Iterator[int]:
     """The port of a server that responds to everything."""
-    with socketserver.ThreadingTCPServer((HOST, 0), Echo) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        Echo.asked.clear()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+
+    def respond(frame: bytes) -> bytes:
+        asked.set()
+        return response_to(frame[4:])
+
+    asked.clear()
+    with serving(respond) as port:
+        yield port
 
 
 def capture(directory: Path, count: int, api_key: int = HEARTBEAT, **more: Any) -> Path:
@@ -105,7 +94,7 @@ def test_stopped_replay_reports_its_results_so_far(
     before = signal.getsignal(number)
 
     def stop() -> None:
-        Echo.asked.wait(30)
+        asked.wait(30)
         os.kill(os.getpid(), number)
 
     threading.Thread(target=stop, daemon=True).start()

@@ -2,9 +2,7 @@
 
 import io
 import json
-import socketserver
 import struct
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from proxy.control.quotas import FileStore
 from proxy.control.quotas.responses import Permissions, handle_request
 from quotas.definitions.toml_file import parse, parse_limit
 from tests.support.command_line import Sluice
+from tests.support.frame_server import serving
 
 FILE = """\
 # Ours.
@@ -33,55 +32,37 @@ request_percentage = 12.5
 BOB = '[[quota]]\nuser = "bob"\nproducer_byte_rate = 1\n'
 
 
-class Server(socketserver.ThreadingTCPServer):
-    """Answers the quota API, and counts what was sent."""
-
-    allow_reuse_address = True
+class Server:
+    """Responds to the quota API from a file, and counts what was sent."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
         self.path = path
+        self.address = ""
         self.store = FileStore(QuotaSettings(file=path))
         self.permissions = Permissions(frozenset("*"))
         self.altered = 0
         self.silent = False  # closes the connection without a response
         self.stuck = False  # never responds
 
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.server_address[1]}"
-
-
-class Handler(socketserver.StreamRequestHandler):
-    """One connection."""
-
-    def handle(self) -> None:
-        server = self.server
-        assert isinstance(server, Server)
-        while prefix := self.rfile.read(4):
-            frame = prefix + self.rfile.read(struct.unpack(">i", prefix)[0])
-            key, version, correlation_id = struct.unpack_from(">hhi", frame, 4)
-            start = body_start(frame, 0, len(frame), key, version)
-            assert start is not None
-            if server.silent:
-                return
-            if server.stuck:
-                continue
-            server.altered += key == 49
-            asked = Question(key, version, correlation_id, frame, start, "ANONYMOUS", trusted=False)
-            self.wfile.write(bytes(handle_request(server.store, server.permissions, asked).frame))
+    def respond(self, frame: bytes) -> bytes | None:
+        key, version, correlation_id = struct.unpack_from(">hhi", frame, 4)
+        start = body_start(frame, 0, len(frame), key, version)
+        assert start is not None
+        if self.silent or self.stuck:
+            return None if self.silent else b""
+        self.altered += key == 49
+        asked = Question(key, version, correlation_id, frame, start, "ANONYMOUS", trusted=False)
+        return bytes(handle_request(self.store, self.permissions, asked).frame)
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     path = tmp_path / "quotas.toml"
     path.write_text(FILE)
-    with Server(path) as made:
-        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
-        thread.start()
+    made = Server(path)
+    with serving(made.respond) as port:
+        made.address = f"127.0.0.1:{port}"
         yield made
-        made.shutdown()
-        thread.join()
 
 
 class Tool:

@@ -1,11 +1,7 @@
 """`sluice reassign status`: what it prints, from the admin port and from a list of version 1."""
 
-import http.server
 import json
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -15,6 +11,7 @@ from proxy.commands.reassign_status import document_of_list, table, watch
 from proxy.commands.servers import Document
 from proxy.system.errors import ServerError
 from tests.support.command_line import Sluice
+from tests.support.scripted_member import ScriptedMember
 
 SHOWN = ("reassign", "status")
 STATUS: dict[str, object] = {
@@ -60,29 +57,6 @@ STATUS: dict[str, object] = {
         },
     ],
 }
-
-
-@contextmanager
-def admin_port(body: str) -> Iterator[str]:
-    """An admin port that has this page."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/reassignments" else 404)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def test_moves_are_written_with_bars() -> None:
@@ -246,11 +220,12 @@ def test_list_of_version_1_has_moves_and_steps() -> None:
 
 
 def test_status_is_read_from_the_admin_port(sluice: Sluice) -> None:
-    with admin_port(json.dumps(STATUS)) as url:
-        assert "2 partitions under way" in sluice(*SHOWN, "--admin", url.removeprefix("http://"))
-        assert json.loads(sluice(*SHOWN, "--admin", url, "--format", "json")) == STATUS
-    with admin_port('{"mode": "pass"}') as url:
-        assert "pass unchanged" in sluice(*SHOWN, "--admin", url)
+    with ScriptedMember() as member:
+        member.documents["/reassignments"] = STATUS
+        assert "2 partitions under way" in sluice(*SHOWN, "--admin", member.admin.removeprefix("http://"))
+        assert json.loads(sluice(*SHOWN, "--admin", member.admin, "--format", "json")) == STATUS
+        member.documents["/reassignments"] = {"mode": "pass"}
+        assert "pass unchanged" in sluice(*SHOWN, "--admin", member.admin)
 
 
 @pytest.mark.parametrize("option", ["--admin", "--bootstrap-server"])
