@@ -8,6 +8,7 @@ and a cluster's file systems.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -132,13 +133,13 @@ class Store:
         return file.getFileSystem(self.spark._jsc.hadoopConfiguration())
 
 
+@dataclass(frozen=True)
 class Writer:
-    """Writes the tables and files of one stage."""
+    """Writes the tables and files of one stage to a directory, its `path`."""
 
-    def __init__(self, store: Store, stage: str, partial: str) -> None:
-        self._store = store
-        self._stage = stage
-        self.path = partial
+    store: Store
+    stage: str
+    path: str
 
     def table(self, name: str, frame: DataFrame, *, files: int = 0) -> DataFrame:
         """Write one table with its declared columns; return a DataFrame that reads it.
@@ -148,16 +149,16 @@ class Writer:
             frame: a DataFrame with at least the declared columns.
             files: the number of files; 0 = one for each partition.
         """
-        columns = TABLES[f"{self._stage}/{name}"]
+        columns = TABLES[f"{self.stage}/{name}"]
         chosen = frame.select(*(F.col(column.name).cast(column.type) for column in columns))
         target = f"{self.path}/{name}"
         (chosen.coalesce(files) if files else chosen).write.parquet(target)
-        return self._store.spark.read.schema(ddl(columns)).parquet(target)
+        return self.store.spark.read.schema(ddl(columns)).parquet(target)
 
     def drop(self, name: str) -> None:
         """Remove a table that only this stage itself has used."""
-        self._store._delete(f"{self.path}/{name}")
+        self.store._delete(f"{self.path}/{name}")
 
     def put(self, name: str, text: str) -> None:
         """Write a file beside the tables."""
-        self._store.put(f"{self.path}/{name}", text)
+        self.store.put(f"{self.path}/{name}", text)

@@ -7,7 +7,7 @@ tasks, so that one heavy client does not occupy a single task.
 from typing import Final, NamedTuple
 
 import numpy as np
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from offline.advice.limits import DEFAULT_MIN
@@ -49,7 +49,8 @@ def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Sto
         seconds=span["seconds"],
         group_ms=SESSION_TIMEOUT_DEFAULT_MS,
     )
-    rows = _by_scope(rows, options.engine)
+    if options.engine.scope == "cluster":  # one budget for all brokers, so one broker in place of all
+        rows = rows.withColumn("broker", F.lit(NO_ID))
     numbered = _limiters(rows, entities, options.heavy)
     tasks = _assign_tasks(numbered, plan, cores(spark))
     keyed = numbered.select(*_KEY, "limiter")
@@ -86,11 +87,6 @@ def _ranked(source: Store, engine: EngineOptions) -> DataFrame:
     peaks = peaks_of_scope(source.read("demand/entities"), source.read("demand/per_second"), engine.scope)
     by_peak = Window.partitionBy("direction").orderBy(F.desc("peak_10s"), "user", "client_id")
     return peaks.withColumn("rank", F.row_number().over(by_peak))
-
-
-def _by_scope(rows: DataFrame, engine: EngineOptions) -> DataFrame:
-    """Return the rows, with one broker in place of all if the scope is one budget for all of them."""
-    return rows.withColumn("broker", F.lit(NO_ID)) if engine.scope == "cluster" else rows
 
 
 def _limiters(rows: DataFrame, entities: DataFrame, heavy: int) -> DataFrame:
@@ -167,10 +163,6 @@ def _with_groups(rows: DataFrame, requests: DataFrame) -> DataFrame:
     return joined.withColumn("group", F.coalesce("group", F.lit(0).cast("tinyint")))
 
 
-def _direction() -> Column:
-    return F.when(F.col("consumes"), "fetch").otherwise("produce")
-
-
 def _write(writer: Writer, raw: DataFrame, numbered: DataFrame) -> None:
     keys = F.broadcast(numbered.select(*_KEY, "limiter"))
     numbers = (F.col("numbers")[index].alias(name) for index, name in enumerate(_NUMBERS))
@@ -195,7 +187,7 @@ def _write(writer: Writer, raw: DataFrame, numbered: DataFrame) -> None:
     )
     loads = (
         raw.filter(F.col("kind") == "load")
-        .withColumn("direction", _direction())
+        .withColumn("direction", F.when(F.col("consumes"), "fetch").otherwise("produce"))
         .groupBy("direction", "consumes", "broker", "quota", "limiter", "heavy", "start_s")
         .agg(added.alias("bytes"))
         .join(F.broadcast(names), on=["limiter", "consumes"], how="left")

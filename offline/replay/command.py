@@ -91,8 +91,12 @@ def main(args: argparse.Namespace) -> int:
         for path in (args.json, args.html):
             if path is not None:
                 _check(path)
-        planned = _planned(args)
-        found, measured = replay(args, planned)
+        planned = plan(read(capture_files(args.capture)), args.speed, args.seconds)
+        if not planned.sends:
+            raise ReplayError("nothing is left to send")
+        import uvloop
+
+        found, measured = uvloop.run(_replay(args, planned))
         _write(args, planned, found, measured)
     except ReplayError as error:
         print(f"sluice-offline replay: {error}", file=sys.stderr)
@@ -114,25 +118,12 @@ def _code(found: Mapping[str, Any]) -> int:
     return OK if requests["answered"] or silent else NEGATIVE
 
 
-def _planned(args: argparse.Namespace) -> Plan:
-    planned = plan(read(capture_files(args.capture)), args.speed, args.seconds)
-    if not planned.sends:
-        raise ReplayError("nothing is left to send")
-    return planned
-
-
-def replay(args: argparse.Namespace, planned: Plan) -> tuple[dict[str, Any], Driver]:
+async def _replay(args: argparse.Namespace, planned: Plan) -> tuple[dict[str, Any], Driver]:
     """Run a plan; return the result and the driver that measured it.
 
     Raises:
         ReplayError: the replay cannot run.
     """
-    import uvloop
-
-    return uvloop.run(_replay(args, planned))
-
-
-async def _replay(args: argparse.Namespace, planned: Plan) -> tuple[dict[str, Any], Driver]:
     # Imported late: other commands of sluice-offline need neither connections nor the packages of its extra.
     try:
         import google_crc32c  # noqa: F401 - `messages` and `frames` take it
