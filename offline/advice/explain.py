@@ -121,35 +121,46 @@ def scope_note(*, gateway: bool) -> str:
     return "over all brokers together" if gateway else "at each broker by itself"
 
 
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The candidates that were tried in one direction, in bytes/s, and the goal for which.
+
+    Attributes:
+        gateway: whether the loads are those of all brokers together.
+    """
+
+    direction: str
+    candidates: Sequence[float]
+    goal: Goal
+    gateway: bool = False
+
+    @property
+    def within(self) -> str:
+        """The stated capacity, in words."""
+        every = "all brokers together" if self.gateway else "every broker"
+        return f"{every} within {rate(self.goal.capacity(self.direction) or 0.0)}"
+
+
 def direction_lines(
-    direction: str,
-    candidates: Sequence[float],
-    limit: Limits,
-    waits: Mapping[Client, int],
-    peak_before: float,
-    seconds: int,
-    goal: Goal,
-    *,
-    gateway: bool = False,
+    tried: Tried, limit: Limits, waits: Mapping[Client, int], peak_before: float, seconds: int
 ) -> list[Line]:
     """Return the recommended default of one direction, and its overrides.
 
     Args:
         waits: the throttle time of each client with the recommendation, in ms.
         seconds: the recorded time.
-        gateway: whether the loads are those of all brokers together.
     """
-    sure = confidence(seconds=seconds, clients=len(waits), sample=goal.sample)
+    candidates, key = tried.candidates, KEYS[tried.direction]
+    sure = confidence(seconds=seconds, clients=len(waits), sample=tried.goal.sample)
     lines = [
         Line(
             kind="default",
             user=DEFAULT_NAME,
             client_id=DEFAULT_NAME,
-            key=KEYS[direction],
+            key=key,
             value=candidates[limit.default],
-            reason=_why(direction, candidates, limit, goal, gateway=gateway)
-            + _without_override(direction, limit),
-            effect=_what(limit, sum(waits.values()), peak_before, gateway=gateway),
+            reason=_why(tried, limit) + _without_override(tried.direction, limit),
+            effect=_what(limit, sum(waits.values()), peak_before, gateway=tried.gateway),
             confidence=sure,
             clients_throttled=len(limit.throttled),
             throttle_ms=sum(waits.values()),
@@ -164,9 +175,9 @@ def direction_lines(
                 kind="override",
                 user=user,
                 client_id=client_id,
-                key=KEYS[direction],
+                key=key,
                 value=candidates[override.index],
-                reason=_why_override(direction, candidates, override, goal, gateway=gateway),
+                reason=_why_override(tried, override),
                 effect=f"its connections wait for {duration(waits[name] / 1000)} together, in {duration(seconds)}"
                 if waits[name]
                 else "not throttled",
@@ -178,16 +189,15 @@ def direction_lines(
     return lines
 
 
-def _why(direction: str, candidates: Sequence[float], limit: Limits, goal: Goal, *, gateway: bool) -> str:
+def _why(tried: Tried, limit: Limits) -> str:
     """Return the reason of the default as text, which begins with its bound."""
     own = len(limit.overrides)
     clients = _clients(limit.counted) + (f" ({own:,} with an override aside)" if own else "")
-    share = f"at most {limit.allowed:,} of {clients} may be throttled (a share of {goal.throttled_share:.0%})"
-    wanted = rate(candidates[limit.wanted])
-    unstated = "" if goal.capacity(direction) is not None else "; no capacity was stated"
+    share = f"a share of {tried.goal.throttled_share:.0%}"
+    unstated = "" if tried.goal.capacity(tried.direction) is not None else "; no capacity was stated"
     match limit.bound:
         case "need":
-            enough = _enough(candidates, limit.least, limit.default, goal)
+            enough = _enough(tried, limit.least, limit.default)
             return f"bound by need: the smallest quota tried that throttles none of {clients} is {enough}{unstated}"
         case "request":
             return (
@@ -195,45 +205,42 @@ def _why(direction: str, candidates: Sequence[float], limit: Limits, goal: Goal,
                 f"a client for one request of 1 MiB{unstated}"
             )
         case "goal":
-            return f"bound by the goal: {share}, and each smaller quota tried throttles more{unstated}"
+            return (
+                f"bound by the goal: at most {limit.allowed:,} of {clients} may be throttled ({share}), and each "
+                f"smaller quota tried throttles more{unstated}"
+            )
         case "ladder":
-            return f"bound by the ladder: the largest quota tried, and {_more_than_tried(direction, limit.beyond)}"
+            more = _more_than_tried(tried.direction, limit.beyond)
+            return f"bound by the ladder: the largest quota tried, and {more}"
         case "capacity":
-            within = _within(direction, goal, gateway=gateway)
             if not limit.fits:
-                return f"bound by capacity: the smallest quota tried, and not even this keeps {within}"
-            return f"bound by capacity: only this keeps {within}; by the clients' needs it would be {wanted}"
+                return f"bound by capacity: the smallest quota tried, and not even this keeps {tried.within}"
+            wanted = rate(tried.candidates[limit.wanted])
+            return f"bound by capacity: only this keeps {tried.within}; by the clients' needs it would be {wanted}"
 
 
-def _why_override(
-    direction: str, candidates: Sequence[float], override: Override, goal: Goal, *, gateway: bool
-) -> str:
+def _why_override(tried: Tried, override: Override) -> str:
     if override.bound == "need":
-        return f"bound by need: it needs {_enough(candidates, override.least, override.index, goal)}"
+        return f"bound by need: it needs {_enough(tried, override.least, override.index)}"
     if override.bound == "ladder":
-        return f"bound by the ladder: the largest quota tried, and {_more_than_tried(direction, 1)}"
+        return f"bound by the ladder: the largest quota tried, and {_more_than_tried(tried.direction, 1)}"
     needs = "more than any quota tried"
-    if override.need < len(candidates):
-        needs = rate(candidates[override.need])
-    return f"bound by capacity: it needs {needs}, and only this keeps {_within(direction, goal, gateway=gateway)}"
+    if override.need < len(tried.candidates):
+        needs = rate(tried.candidates[override.need])
+    return f"bound by capacity: it needs {needs}, and only this keeps {tried.within}"
 
 
-def _enough(candidates: Sequence[float], least: int, taken: int, goal: Goal) -> str:
+def _enough(tried: Tried, least: int, taken: int) -> str:
     """Return a text on a need and its headroom, with the reason if the quota is larger."""
-    need, quota = candidates[least], candidates[taken]
-    asked = need * goal.headroom
-    said = rate(need) + (f", with headroom {rate(asked)}" if goal.headroom > 1 else "")
+    need, quota = tried.candidates[least], tried.candidates[taken]
+    asked = need * tried.goal.headroom
+    said = rate(need) + (f", with headroom {rate(asked)}" if tried.goal.headroom > 1 else "")
     return said + (f"; the next quota tried is {rate(quota)}" if rate(quota) != rate(asked) else "")
 
 
 def _more_than_tried(direction: str, clients: int, than: str = "") -> str:
     need = "needs" if clients == 1 else "need"
     return f"{_clients(clients)} {need} more{than}, with headroom; try larger ones with --{direction}-quotas"
-
-
-def _within(direction: str, goal: Goal, *, gateway: bool) -> str:
-    every = "all brokers together" if gateway else "every broker"
-    return f"{every} within {rate(goal.capacity(direction) or 0.0)}"
 
 
 def _without_override(direction: str, limit: Limits) -> str:

@@ -20,6 +20,7 @@ from offline.advice.explain import (
     CLIENTS_FEW,
     KEYS,
     Line,
+    Tried,
     confidence,
     direction_lines,
     lowest,
@@ -122,10 +123,8 @@ class _Recommendation:
             limit = limits(candidates, needs, loads, goal, direction, self._by)
             indexes = {override.client: override.index for override in limit.overrides}
             waits = _waits(effect, limit.default, indexes)
-            gateway = self._backtest.gateway
-            self.lines += direction_lines(
-                direction, candidates, limit, waits, peak_before, span.recorded, goal, gateway=gateway
-            )
+            tried = Tried(direction, candidates, goal, self._backtest.gateway)
+            self.lines += direction_lines(tried, limit, waits, peak_before, span.recorded)
             self.needs += _need_rows(direction, candidates, limit, needs, indexes, waits)
             after = loads.passed(limit.default, [indexes])
         table = before_after(before, after, span.start_s, span.blocks, goal.sample)

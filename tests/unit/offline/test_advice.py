@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from offline.advice.explain import (
     Line,
+    Tried,
     confidence,
     direction_lines,
     not_in_quotas_file,
@@ -99,7 +100,7 @@ def limited(bound: Bound = "need", **changes: Any) -> Limits:
 
 def said(limit: Limits, goal: Goal, *, gateway: bool = False) -> list[Line]:
     waits = {HOG: 20_000, ("", "b"): 0}
-    return direction_lines("produce", [1e6, 4e6], limit, waits, 12e6, 3600, goal, gateway=gateway)
+    return direction_lines(Tried("produce", [1e6, 4e6], goal, gateway), limit, waits, 12e6, 3600)
 
 
 def test_lines_have_reason_effect_and_throttled_clients() -> None:
