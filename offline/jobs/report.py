@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -24,6 +24,14 @@ _HEAVY: Final = 10
 _STACKED: Final = 5
 _STEPS_MAX: Final = 400  # points of a time axis
 _DAY_SHOWN_S: Final = 4 * 3600  # less than that is no part of a day to see a shape in
+
+
+class _Axis(NamedTuple):
+    """The time axis of a series: its first second, the seconds of a step, and the number of steps."""
+
+    start_s: int
+    step_s: int
+    steps: int
 
 
 def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa: ARG001 - every stage is called alike
@@ -78,8 +86,8 @@ def _direction(source: Store, name: str, span: Span, goal: Goal, *, gateway: boo
     of_way = F.col("direction") == name
     seconds = source.read("demand/per_second").filter(of_way)
     step_s = max(1, -(-span.seconds // _STEPS_MAX))
-    steps = -(-span.seconds // step_s)
-    heavy = _heavy(source, of_way, seconds, span, step_s, steps, gateway=gateway)
+    axis = _Axis(span.start_s, step_s, -(-span.seconds // step_s))
+    heavy = _heavy(source, of_way, seconds, axis, gateway=gateway)
     recommended = source.read("recommend/recommendations").filter(F.col("key") == KEYS[name]).collect()
     (default,) = (row for row in recommended if row["kind"] == "default")
     curve = source.read("recommend/curve").filter(of_way).orderBy("quota").collect()
@@ -88,8 +96,8 @@ def _direction(source: Store, name: str, span: Span, goal: Goal, *, gateway: boo
         name=name,
         clients=source.read("demand/entities").filter(of_way).count(),
         heavy=heavy,
-        steps_s=[float(step * step_s) for step in range(steps)],
-        total=_series(seconds, (), span, step_s, steps)[()],
+        steps_s=[float(step * step_s) for step in range(axis.steps)],
+        total=_series(seconds, (), axis)[()],
         hours=_hours(source, of_way) if span.recorded >= _DAY_SHOWN_S else [],
         curve=[
             Curve(row["quota"], row["clients_throttled"], row["clients"], row["peak_10s"]) for row in curve
@@ -109,9 +117,7 @@ def _direction(source: Store, name: str, span: Span, goal: Goal, *, gateway: boo
     )
 
 
-def _heavy(
-    source: Store, of_way: Any, seconds: DataFrame, span: Span, step_s: int, steps: int, *, gateway: bool
-) -> list[Heavy]:
+def _heavy(source: Store, of_way: Any, seconds: DataFrame, axis: _Axis, *, gateway: bool) -> list[Heavy]:
     entities = source.read("demand/entities").filter(of_way & (F.col("rank") <= _HEAVY))
     if gateway:
         whole = peaks_over_brokers(seconds)
@@ -125,7 +131,7 @@ def _heavy(
     )
     stacked = F.broadcast(entities.filter(F.col("rank") <= _STACKED))
     own = seconds.join(stacked, on=["user", "client_id"], how="left_semi")
-    series = _series(own, ("user", "client_id"), span, step_s, steps)
+    series = _series(own, ("user", "client_id"), axis)
     return [
         Heavy(
             name=client_name(row["user"], row["client_id"]),
@@ -143,15 +149,13 @@ def _heavy(
     ]
 
 
-def _series(
-    seconds: DataFrame, by: Sequence[str], span: Span, step_s: int, steps: int
-) -> dict[tuple[str, ...], list[float]]:
+def _series(seconds: DataFrame, by: Sequence[str], axis: _Axis) -> dict[tuple[str, ...], list[float]]:
     """Return the bytes/s of each group of rows by step of the time axis, in one query."""
-    step = F.floor((F.col("second") - span.start_s) / step_s).cast("int").alias("step")
-    found: dict[tuple[str, ...], list[float]] = defaultdict(lambda: [0.0] * steps)
+    step = F.floor((F.col("second") - axis.start_s) / axis.step_s).cast("int").alias("step")
+    found: dict[tuple[str, ...], list[float]] = defaultdict(lambda: [0.0] * axis.steps)
     for row in seconds.groupBy(*by, step).agg(F.sum("bytes").alias("bytes")).collect():
-        if 0 <= row["step"] < steps:
-            found[tuple(row[name] for name in by)][row["step"]] = row["bytes"] / step_s
+        if 0 <= row["step"] < axis.steps:
+            found[tuple(row[name] for name in by)][row["step"]] = row["bytes"] / axis.step_s
     return found
 
 
