@@ -48,10 +48,10 @@ def test_peaks_are_those_of_a_sliding_mean(pipeline: Pipeline) -> None:
         .select("second", "bytes")
         .collect()
     )
-    first = min(row["second"] for row in rows)
+    begin = min(row["second"] for row in rows)
     seconds = np.zeros(SECONDS + 20)
     for row in rows:
-        seconds[row["second"] - first] += row["bytes"]
+        seconds[row["second"] - begin] += row["bytes"]
     found = first(pipeline.store.read("demand/entities").filter(F.col("client_id") == "bursty"))
     for length, name in ((1, "peak_1s"), (10, "peak_10s"), (60, "peak_60s")):
         assert found[name] == pytest.approx(np.convolve(seconds, np.ones(length)).max() / length)
