@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from commandline.amounts import duration
 from commandline.arguments import Parser, add_command, not_installed
 from commandline.program import FAILED, OK, run_quietly
-from offline import replay
 from offline.errors import InputError, OfflineError, SetupError, reason
 from offline.options import (
     ENGINE_ARGUMENTS,
@@ -28,6 +27,7 @@ from offline.options import (
     add_arguments,
     options_of,
 )
+from offline.replay import add_parser as add_replay
 from quotas.errors import DefinitionError
 from quotas.options import EngineOptions
 
@@ -96,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
         else:
             command.set_defaults(work=_run_stages, stage=name)
             add_arguments(command.add_argument_group("Spark"), SparkOptions)
-    replay.add_parser(commands).set_defaults(work=replay.main)
+    add_replay(commands)
     add_command(commands, program, "work")
     return program
 

@@ -13,6 +13,6 @@
 Spark is not needed and never imported here.
 """
 
-from offline.replay.command import add_parser, main
+from offline.replay.command import add_parser
 
-__all__ = ["add_parser", "main"]
+__all__ = ["add_parser"]

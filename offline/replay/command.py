@@ -47,8 +47,8 @@ _DESCRIPTION: Final = (
 )
 
 
-def add_parser(subparsers: Any) -> argparse.ArgumentParser:
-    """Add the command `replay` with its arguments; returns its parser."""
+def add_parser(subparsers: Any) -> None:
+    """Add the command `replay` with its arguments."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "replay", help="send a capture again and measure", description=_DESCRIPTION
     )
@@ -81,8 +81,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as HTML")
     parser.add_argument("--no-progress", action="store_true", help="show no bar")
-    parser.set_defaults(run=main)
-    return parser
+    parser.set_defaults(work=main)
 
 
 def main(args: argparse.Namespace) -> int:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from offline.replay.__main__ import parser
-from offline.replay.command import main
+from offline.cli import main
 from offline.replay.messages import BATCH_BYTES_MIN
 from protocol.api import API_VERSIONS, FETCH, HEARTBEAT, METADATA, PRODUCE
 from tests.cluster import HOST, Cluster, free_port
@@ -49,7 +48,7 @@ def replay(tmp_path: Path, capture: Path, target: str, *words: str) -> tuple[int
     report = tmp_path / f"{secrets.token_hex(4)}.json"
     line = ["replay", str(capture), "--target", target, "--json", str(report), "--no-progress", *words]
     line += ["--html", str(report.with_suffix(".html"))]
-    code = main(parser().parse_args(line))
+    code = main(line)
     return code, json.loads(report.read_text()) if report.exists() else {}
 
 

@@ -20,8 +20,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from commandline.program import INTERRUPTED
-from offline.replay.__main__ import parser
-from offline.replay.command import main as replay
+from offline.cli import main as offline
 from tests.bench import machine, report
 from tests.bench.options import DOCUMENT
 from tests.bench.report import Outcome, Table
@@ -99,7 +98,7 @@ def _measure(console: Console, given: argparse.Namespace, speeds: Sequence[str])
                     words += ["--seconds", given.seconds] if given.seconds else []
                     files = [reports / f"{name}.json", reports / f"{name}.html"]
                     words += ["--json", str(files[0]), "--html", str(files[1])]
-                    code = replay(parser().parse_args(["replay", *words]))
+                    code = offline(["replay", *words])
                     if code >= INTERRUPTED:
                         sys.exit(code)
                     if code == 0:
@@ -126,7 +125,7 @@ def _warm_up(recording: str, target: str) -> None:
     """Let brokers that have just started compile what they need: the first row would pay for it."""
     words = [recording, "--target", target, "--seconds", _WARM_UP_SECONDS, "--create", "--no-progress"]
     with contextlib.redirect_stdout(io.StringIO()):
-        replay(parser().parse_args(["replay", *words]))
+        offline(["replay", *words])
 
 
 def _shown(value: float | None) -> str:

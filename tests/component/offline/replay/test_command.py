@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from offline.replay.__main__ import parser
-from offline.replay.command import main
+from offline.cli import main
 from offline.replay.messages import Broker, Topic
 from offline.replay.target import Placement
 from protocol.api import HEARTBEAT, PRODUCE
@@ -54,7 +53,7 @@ def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
         monkeypatch.setattr("offline.replay.prepare.prepare", prepared)
         report = tmp_path / "found.json"
         line = ["replay", str(rows), "--target", f"{HOST}:{port}", "--no-progress", "--json", str(report)]
-        code = main(parser().parse_args([*line, *words]))
+        code = main([*line, *words])
         assert sorted(path.name for path in tmp_path.glob("*.inprogress")) == []
         return code, json.loads(report.read_text()) if report.exists() else {}
 
@@ -128,5 +127,5 @@ def test_unwritable_report_is_reported_before_the_start(
 @pytest.mark.parametrize("text", ["x", "h:0", "h:99999", ":1", "h:x", "x..y:9092", "a" * 64 + ":1"])
 def test_impossible_address_is_refused(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parser().parse_args(["replay", str(tmp_path), "--target", text])
+        main(["replay", str(tmp_path), "--target", text])
     assert "is not HOST:PORT" in capsys.readouterr().err
