@@ -71,7 +71,7 @@ class Tool:
     def __init__(self, server: Server, sluice: Sluice, directory: Path) -> None:
         self.server = server
         self._sluice = sluice
-        self._file = directory / "wanted.toml"
+        self._file = directory / "wanted"  # its format is told by its text
 
     @property
     def err(self) -> str:
