@@ -37,6 +37,11 @@ TITLES: Final = (
     "Would be throttled, s",
 )
 
+_SUMMED: Final = (
+    *("byte_rate", "bytes_total", "debt_bytes", "throttle_ms_total", "throttled_total"),
+    *("would_throttle_ms_total", "would_throttled_total"),
+)
+
 _Identity = tuple[str, str, str]
 
 
@@ -179,17 +184,9 @@ def _identity(view: QuotaView) -> _Identity:
 def _sum(one: QuotaView, other: QuotaView) -> QuotaView:
     """Return the sum of the figures of one client at one broker in two processes."""
     tokens = [view.tokens for view in (one, other) if view.tokens is not None]
-    return one._replace(
-        byte_rate=one.byte_rate + other.byte_rate,
-        quota=other.quota if one.quota is None else one.quota,
-        bytes_total=one.bytes_total + other.bytes_total,
-        throttle_ms_total=one.throttle_ms_total + other.throttle_ms_total,
-        throttled_total=one.throttled_total + other.throttled_total,
-        would_throttle_ms_total=one.would_throttle_ms_total + other.would_throttle_ms_total,
-        would_throttled_total=one.would_throttled_total + other.would_throttled_total,
-        debt_bytes=one.debt_bytes + other.debt_bytes,
-        tokens=sum(tokens) if tokens else None,
-    )
+    sums = {name: getattr(one, name) + getattr(other, name) for name in _SUMMED}
+    quota = other.quota if one.quota is None else one.quota
+    return one._replace(**sums, quota=quota, tokens=sum(tokens) if tokens else None)
 
 
 def _is_over(view: QuotaView) -> bool:

@@ -142,15 +142,10 @@ def fleet_document(state: Mapping[str, Any] | None, missing: tuple[Missing, ...]
 
 
 def _member(place: int, member: Mapping[str, Any], state: Mapping[str, Any]) -> FleetMember:
+    said = ("name", "run", "address", "admin", "version", "mode", "silent_seconds")
     return FleetMember(
-        name=member["name"],
-        run=member["run"],
-        address=member.get("address", ""),
-        admin=member.get("admin", ""),
-        version=member.get("version", ""),
-        mode=member.get("mode", ""),
+        **{name: member[name] for name in said if name in member},
         share=state["default_share"] if member["run"] == state["run"] else None,
         shares={key: shares[place] for key, shares in state["member_shares"].items()},
         reachable=member["silent_seconds"] <= SILENT_SECONDS_MAX,
-        silent_seconds=member["silent_seconds"],
     )

@@ -521,29 +521,30 @@ def _typed(name: str) -> str:
 # They are checked at start and by `sluice check`. Nothing is created or written.
 
 
+_STATE_IS_LOST: Final = (
+    "the broker map is not kept, so a restarted Sluice serves brokers' ports only once it has reached the cluster, "
+    "and enforces quotas even if that was switched off"
+)
+_NOT_ALTERED: Final = "kafka-configs cannot alter quotas, since the file is replaced in its directory"
+
+
 def unwritable(config: Config) -> Iterator[str]:
     """Yield a warning for each path that cannot be written to, with the consequence."""
-    state = config.state.directory
-    if state is not None and (problem := _problem(state)):
-        yield (
-            f"state.directory: {problem}: the broker map is not kept, so a restarted Sluice serves brokers' ports only "
-            "once it has reached the cluster, and enforces quotas even if that was switched off"
-        )
-    quotas = config.quotas.file
+    quotas, journal = config.quotas.file, config.reassignment.directory
     may_alter = config.quotas.alter_principals or any(map(config.trusts, config.listeners))
-    if (
-        quotas is not None
-        and may_alter
-        and not config.fleet.configured
-        and (problem := _problem(quotas.parent))
+    altered = quotas.parent if quotas is not None and may_alter and not config.fleet.configured else None
+    for key, directory, consequence in (
+        ("state.directory", config.state.directory, _STATE_IS_LOST),
+        ("quotas.file", altered, _NOT_ALTERED),
+        ("capture.directory", config.capture.directory, "nothing can be captured"),
+        (
+            "reassignment.journal",
+            journal if config.reassignment.batches else None,
+            "reassignments are refused",
+        ),
     ):
-        yield f"quotas.file: {problem}: kafka-configs cannot alter quotas, since the file is replaced in its directory"
-    capture = config.capture.directory
-    if capture is not None and (problem := _problem(capture)):
-        yield f"capture.directory: {problem}: nothing can be captured"
-    journal = config.reassignment.directory if config.reassignment.batches else None
-    if journal is not None and (problem := _problem(journal)):
-        yield f"reassignment.journal: {problem}: reassignments are refused"
+        if directory is not None and (problem := _problem(directory)):
+            yield f"{key}: {problem}: {consequence}"
 
 
 def _problem(directory: Path) -> str:

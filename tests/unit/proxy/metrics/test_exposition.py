@@ -145,44 +145,33 @@ def throttles(of: str, *values: float) -> dict[str, float]:
     return {f"sluice_{of}_{name}_total": value for name, value in zip(names, values, strict=True)}
 
 
-def test_client_has_every_figure() -> None:
-    assert figures(samples(written(Stats(), KnownClients([VIEW]))), "a", "Produce", "") == {
+def test_each_kind_of_quota_has_its_figures() -> None:
+    known = KnownClients([VIEW, MUTATIONS, REQUESTS], topics=[VIEW], left=7.5)
+    found = samples(written(Stats(), known))
+    assert figures(found, "a", "Produce", "") == {
         "sluice_client_bytes_total": 5000,
         "sluice_client_byte_rate": 1500,
         "sluice_client_quota_byte_rate": 2000,
         "sluice_client_debt_bytes": 12,
         **throttles("client", 2.5, 3, 0, 0),
     }
-
-
-def test_topic_has_its_own_figures() -> None:
-    assert figures(samples(written(Stats(), KnownClients(topics=[VIEW]))), "a", "Produce") == {
+    assert figures(found, "a", "Produce") == {
         "sluice_topic_bytes_total": 5000,
         "sluice_topic_quota_byte_rate": 2000,
         "sluice_topic_debt_bytes": 12,
         **throttles("topic", 2.5, 3, 0, 0),
     }
-
-
-def test_partition_mutations_have_their_own_figures() -> None:
-    found = samples(written(Stats(), KnownClients([VIEW, MUTATIONS], left=7.5)))
     assert figures(found, "a", "") == {
         "sluice_client_mutations_total": 60,
         "sluice_client_mutation_tokens": -10,
         "sluice_client_quota_mutation_rate": 2,
-    }
-    assert figures(found, "a", "ControllerMutation", "") == throttles("client", 5, 1, 6, 2)
-    assert found["sluice_mutation_tokens"] == {(): 7.5}
-
-
-def test_requests_have_their_own_figures() -> None:
-    found = samples(written(Stats(), KnownClients([VIEW, REQUESTS])))
-    assert figures(found, "a", "") == {
         "sluice_client_request_seconds_total": 1.5,
         "sluice_client_request_percentage": 25,
         "sluice_client_quota_request_percentage": 12.5,
     }
+    assert figures(found, "a", "ControllerMutation", "") == throttles("client", 5, 1, 6, 2)
     assert figures(found, "a", "Request", "") == throttles("client", 3, 4, 7, 5)
+    assert found["sluice_mutation_tokens"] == {(): 7.5}
 
 
 def test_unlimited_clients_and_topics_have_no_quota_and_no_tokens() -> None:
@@ -251,13 +240,9 @@ def test_long_names_that_differ_in_what_is_cut_off_stay_apart() -> None:
 
 def test_metrics_of_the_data_path() -> None:
     stats = Stats()
-    stats.connections["clients"] = 3
-    stats.connections_total["clients"] = 9
-    stats.refused["connections_max"] = 1
-    stats.errors["slow_client"] = 2
-    stats.requests[0] = 5
-    stats.requests[-1] = 4
-    stats.frames_from_brokers = 8
+    stats.connections["clients"], stats.connections_total["clients"] = 3, 9
+    stats.refused["connections_max"], stats.errors["slow_client"] = 1, 2
+    stats.requests[0], stats.requests[-1], stats.frames_from_brokers = 5, 4, 8
     stats.muted, stats.held, stats.held_bytes, stats.held_ms_total = 6, 7, 100, 1500
     stats.reloads["refused"] = 1
     stats.handshakes["client"], stats.handshake_us_total = 4, 2500
