@@ -1,5 +1,6 @@
 """The figures of one client and one kind of quota, for metrics and admin pages."""
 
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from quotas.definitions.kinds import Kind
@@ -43,6 +44,7 @@ class QuotaView(NamedTuple):
 # Counters of one throttle: how often, and for how long together, it has throttled a client or topic.
 
 
+@dataclass(slots=True, eq=False)
 class ThrottleCounters:
     """The counters that every throttle has, since the start of the process.
 
@@ -57,13 +59,10 @@ class ThrottleCounters:
     (500, 1, 0, 0)
     """
 
-    __slots__ = ("throttle_ms_total", "throttled_total", "would_throttle_ms_total", "would_throttled_total")
-
-    def __init__(self) -> None:
-        self.throttle_ms_total = 0
-        self.throttled_total = 0
-        self.would_throttle_ms_total = 0
-        self.would_throttled_total = 0
+    throttle_ms_total: int = field(default=0, init=False)
+    throttled_total: int = field(default=0, init=False)
+    would_throttle_ms_total: int = field(default=0, init=False)
+    would_throttled_total: int = field(default=0, init=False)
 
     def count(self, throttle_ms: int) -> None:
         """Count one throttled request, with its throttle time."""
@@ -84,6 +83,7 @@ _UNKNOWN_MS = -1
 _ELAPSED_MS_MIN = 1000  # a counter younger than a second is divided by a second
 
 
+@dataclass(slots=True, eq=False)
 class ClientThrottle(ThrottleCounters):
     """The base of all throttles of a client: what was counted, its rate, and its view.
 
@@ -106,27 +106,15 @@ class ClientThrottle(ThrottleCounters):
     2.0
     """
 
-    __slots__ = (
-        "_first_mark",
-        "_first_mark_ms",
-        "_second_mark",
-        "_second_mark_ms",
-        "client_id",
-        "kind",
-        "limit",
-        "total",
-        "user",
-    )
-
-    def __init__(self, kind: Kind, user: str, client_id: str) -> None:
-        super().__init__()
-        self.kind = kind
-        self.user = user
-        self.client_id = client_id
-        self.limit: float | None = None
-        self.total = 0
-        self._first_mark = self._second_mark = 0
-        self._first_mark_ms = self._second_mark_ms = _UNKNOWN_MS
+    kind: Kind
+    user: str
+    client_id: str
+    limit: float | None = field(default=None, init=False)
+    total: int = field(default=0, init=False)
+    _first_mark: int = field(default=0, init=False)
+    _first_mark_ms: int = field(default=_UNKNOWN_MS, init=False)
+    _second_mark: int = field(default=0, init=False)
+    _second_mark_ms: int = field(default=_UNKNOWN_MS, init=False)
 
     @property
     def key(self) -> str:
