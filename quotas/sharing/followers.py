@@ -7,9 +7,9 @@ since a follower always asks for more than there is.
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import Final, Protocol
+from typing import Final
 
-from quotas.replication.replication_quotas import ReplicationQuotas
+from quotas.replication.replication_quotas import Rate, ReplicationQuotas
 from quotas.sharing.lease_values import Wish
 from quotas.sharing.lessee import Lessee
 
@@ -33,14 +33,6 @@ _USED: Final = 0.8
 # highest rate while held back counts, since a slow leader's responses are few and large.
 _INSISTS_MS: Final = _WINDOW_MS
 _PEAK_MS: Final = 3000
-
-
-class Measured(Protocol):
-    """The part of a follower's rate (`quotas.replication.rates`) from which its demand is computed."""
-
-    limit: float | None
-    total: int
-    held_ms: int
 
 
 class _Seen:
@@ -81,7 +73,7 @@ class Demands:
     def __init__(self) -> None:
         self._seen: dict[int, _Seen] = {}
 
-    def wanted(self, follower: int, quota: float, rate: Measured, now_ms: int) -> float:
+    def wanted(self, follower: int, quota: float, rate: Rate, now_ms: int) -> float:
         """Return the bytes/s that a follower could receive through this process, at most its quota.
 
         Args:

@@ -1,7 +1,5 @@
 """Followers' quotas with shares: limits of this process, and the demand."""
 
-from dataclasses import dataclass
-
 from quotas.replication.rates import PacedRate
 from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
 from quotas.sharing.followers import FOLLOWERS_MAX, Demands, FollowerShares, follower_key
@@ -88,19 +86,11 @@ def test_only_the_largest_demands_are_named() -> None:
     assert follower_key(0) not in found
 
 
-@dataclass
-class Rate:
-    """A rate that is set by hand."""
-
-    limit: float | None = Q / 2
-    total: int = 0
-    held_ms: int = -(1 << 60)
-
-
-def spend(demands: Demands, rate: Rate, since_ms: int, until_ms: int, per_second: int, held: bool) -> float:
+def spend(demands: Demands, rate: PacedRate, since_ms: int, until_ms: int, size: int, held: bool) -> float:
+    """Count `size` bytes a second; returns what is wanted at the end."""
     found = 0.0
     for now_ms in range(since_ms, until_ms, 100):
-        rate.total += per_second // 10
+        rate.total += size // 10
         if held:
             rate.held_ms = now_ms
         found = demands.wanted(3, Q, rate, now_ms)
@@ -108,16 +98,17 @@ def spend(demands: Demands, rate: Rate, since_ms: int, until_ms: int, per_second
 
 
 def test_follower_that_is_held_back_and_uses_its_share_wants_the_quota() -> None:
-    assert spend(Demands(), Rate(limit=3_000_000.0), 0, 3000, 2_900_000, True) == Q
+    assert spend(Demands(), PacedRate(3_000_000.0, 0), 0, 3000, 2_900_000, True) == Q
 
 
 def test_follower_that_is_held_back_and_gets_nothing_wants_the_quota_at_once() -> None:
-    rate = Rate(limit=40_000.0, held_ms=0)  # the least share
+    rate = PacedRate(40_000.0, 0)  # the least share
+    rate.held_ms = 0
     assert Demands().wanted(3, Q, rate, 0) == Q
 
 
 def test_larger_share_that_is_not_used_is_wanted_no_more_after_two_seconds() -> None:
-    demands, rate = Demands(), Rate(limit=40_000.0)
+    demands, rate = Demands(), PacedRate(40_000.0, 0)
     assert spend(demands, rate, 0, 1000, 40_000, True) == Q
     rate.limit = 0.98 * Q
     assert spend(demands, rate, 1000, 2900, 400_000, True) == Q
@@ -126,7 +117,7 @@ def test_larger_share_that_is_not_used_is_wanted_no_more_after_two_seconds() -> 
 
 def test_slow_leader_keeps_to_its_headroom() -> None:
     """It is always granted less than a follower asks for, and still sends 400 kB/s of its 800, in few responses."""
-    demands, rate = Demands(), Rate(limit=800_000.0)
+    demands, rate = Demands(), PacedRate(800_000.0, 0)
     found = []
     for now_ms in range(0, 10_000, 100):
         rate.held_ms = now_ms
@@ -137,6 +128,6 @@ def test_slow_leader_keeps_to_its_headroom() -> None:
 
 
 def test_load_that_stops_is_forgotten_within_a_second() -> None:
-    demands, rate = Demands(), Rate()
+    demands, rate = Demands(), PacedRate(Q / 2, 0)
     assert spend(demands, rate, 0, 3000, 2_000_000, True) == Q
     assert spend(demands, rate, 3000, 4200, 0, False) == 0
