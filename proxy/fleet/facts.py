@@ -221,11 +221,11 @@ def state_of(
         "learning": view.learning,
         "members": [
             {
+                **member.facts,  # first: a member names its facts as it likes
                 "name": member.lessee.name,
                 "run": f"{member.lessee.run:016x}",
                 "silent_seconds": member.silent_ms / 1000,
                 "present_seconds": member.present_s,
-                **{fact: value for fact, value in member.facts.items() if fact not in ("name", "run")},
             }
             for member in view.members
         ],

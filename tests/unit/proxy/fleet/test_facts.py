@@ -6,12 +6,13 @@ import pytest
 from msgspec import structs
 
 from proxy.config import QuotaSettings, ReassignmentSettings
-from proxy.fleet.facts import LASTS_MS, TWICE_SECONDS, Disagreements, differences, facts_of
+from proxy.fleet.facts import LASTS_MS, TWICE_SECONDS, Disagreements, differences, facts_of, state_of
 from proxy.fleet.messages import FACTS_MAX, Facts, MemberView, View
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.options import EngineOptions
-from quotas.sharing.lease_values import LesseeId
+from quotas.sharing.lease_values import LeaseTerms, LesseeId
+from quotas.sharing.lessee import Lessee
 
 SETTINGS = QuotaSettings()
 REASSIGNMENT = ReassignmentSettings()
@@ -131,3 +132,11 @@ def test_members_of_one_name_are_a_rolling_upgrade_at_first() -> None:
     old = view(member("a", 1, TWICE_SECONDS), member("a", 2, TWICE_SECONDS))
     sentence = {"name a": "two processes are called 'a': each needs a name of its own"}
     assert found.observe(old, 1) == (sentence, {})
+
+
+def test_member_cannot_tell_as_a_fact_what_the_holder_sees() -> None:
+    facts = dict.fromkeys(("name", "run", "silent_seconds", "present_seconds"), "x") | {"admin": "http://a"}
+    view = View(False, (MemberView(LesseeId("a", 1), 500, 7, facts),), ())
+    found = state_of(Lessee(LeaseTerms(15_000, 1000, 4), LesseeId("b", 2), 0), view, (), 0)["members"]
+    seen = {"name": "a", "run": f"{1:016x}", "silent_seconds": 0.5, "present_seconds": 7}
+    assert found == [{"admin": "http://a", **seen}]
