@@ -94,6 +94,7 @@ def test_file_beats_static_and_arguments_beat_both(tmp_path: Path) -> None:
     given = '[[quota]]\nclient_id = "c"\nproducer_byte_rate = 7\n'
     assert [producer_rate(config, name, given) for name in ("x", "a", "b", "c")] == [1000, 1, 2000, 7]
     assert [producer_rate(config, name) for name in ("x", "a", "b", "c")] == [1000, 1, 2000, 3000]
+    assert producer_rate(made_in(tmp_path, ""), "a") is None  # nothing set means unlimited
 
 
 @pytest.mark.parametrize(
