@@ -11,6 +11,7 @@ second, and afterwards its channel *rests* in proportion to that wait, so that t
 Fetch that finds records immediately hardly rests, and finds a place, however many others wait without finding records.
 """
 
+from dataclasses import InitVar, dataclass, field
 from math import ceil
 from typing import Final
 
@@ -48,6 +49,7 @@ FETCH_MS_MAX: Final = 6_000
 BATCH_MS: Final = 300_000  # a response larger than its Fetch was granted counts for one to two of these
 
 
+@dataclass(slots=True, eq=False)
 class FetchesUnderWay:
     """The Fetches of one identity that are at their brokers.
 
@@ -67,31 +69,25 @@ class FetchesUnderWay:
     0
     """
 
-    __slots__ = (
-        *(
-            "_batch",
-            "_batch_until_ms",
-            "_burst_ms",
-            "_floor",
-            "_idle",
-            "_largest",
-            "_quantum",
-            "_rate",
-            "_shared",
-        ),
-        *("crowded_until_ms", "exposed", "resting", "flows"),
-    )
+    now_ms: InitVar[int]
+    exposed: int = field(default=0, init=False)
+    flows: dict[Flow, None] = field(default_factory=dict, init=False)
+    resting: dict[Flow, None] = field(default_factory=dict, init=False)
+    crowded_until_ms: int = field(init=False)
+    _batch: int = field(default=0, init=False)  # the largest response of more than was granted in this period
+    _largest: int = field(default=0, init=False)  # the same for this period and the one before
+    _batch_until_ms: int = field(init=False)
+    # In bytes; the rate in bytes per ms.
+    _quantum: int = field(default=0, init=False)
+    _idle: int = field(default=0, init=False)
+    _shared: int = field(default=0, init=False)
+    _floor: int = field(default=0, init=False)
+    _burst_ms: int = field(default=0, init=False)
+    _rate: float = field(default=0.0, init=False)
 
-    def __init__(self, now_ms: int) -> None:
-        self.exposed = 0
-        self.flows: dict[Flow, None] = {}
-        self.resting: dict[Flow, None] = {}
+    def __post_init__(self, now_ms: int) -> None:
         self.crowded_until_ms = now_ms
-        self._batch = 0  # the largest response in this period that exceeded what its Fetch was granted
-        self._largest = 0  # the same for this period and the one before
         self._batch_until_ms = now_ms + BATCH_MS
-        self._quantum = self._idle = self._shared = self._floor = self._burst_ms = 0
-        self._rate = 0.0
 
     def configure(self, rate: float, burst_ms: int) -> None:
         """Set the rate, in bytes per ms, and the burst by which later Fetches are granted bytes."""

@@ -17,6 +17,7 @@ Partitions and brokers are in `replication_quotas`; time is an argument.
 
 import math
 from collections import deque
+from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from quotas.limiters.rate import NEVER_MS, SampledRate
@@ -95,6 +96,7 @@ class WindowRate:
         return max(self._rate.elapsed_ms(now_ms), self._sample_ms)
 
 
+@dataclass(slots=True, eq=False)
 class PacedRate:
     """Reserves bytes before a Fetch asks for them: no second brings more than the quota and one batch.
 
@@ -107,29 +109,23 @@ class PacedRate:
     (50000, 50)
     """
 
-    __slots__ = (
-        "_delivered",
-        "_filled_ms",
-        "_in_second",
-        "_last_size",
-        "_observed",
-        "_reserved",
-        "_tokens",
-        "held_ms",
-        "limit",
-        "total",
-    )
+    limit: float | None
+    now_ms: InitVar[int]
+    total: int = field(default=0, init=False)
+    held_ms: int = field(default=NEVER_MS, init=False)
+    # For /metrics.
+    _observed: SampledRate = field(default_factory=lambda: SampledRate(11, _SECOND_MS), init=False)
+    _delivered: deque[tuple[int, int]] = field(
+        default_factory=deque, init=False
+    )  # (when, bytes), last second
+    _in_second: int = field(default=0, init=False)
+    _last_size: int = field(default=0, init=False)
+    _reserved: int = field(default=0, init=False)
+    _tokens: float = field(init=False)
+    _filled_ms: int = field(init=False)
 
-    def __init__(self, limit: float | None, now_ms: int) -> None:
-        self.limit = limit
-        self.total = 0
-        self.held_ms = NEVER_MS
-        self._observed = SampledRate(11, _SECOND_MS)  # for /metrics
-        self._delivered: deque[tuple[int, int]] = deque()  # (when, bytes) of the last second
-        self._in_second = 0
-        self._last_size = 0
-        self._reserved = 0
-        self._tokens = (limit or 0) * _BURST_SECONDS
+    def __post_init__(self, now_ms: int) -> None:
+        self._tokens = (self.limit or 0) * _BURST_SECONDS
         self._filled_ms = now_ms
 
     def per_second(self, now_ms: int) -> float:

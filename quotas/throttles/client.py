@@ -4,6 +4,8 @@ Produce and Fetch bytes are counted for every client; the other throttles are cr
 these objects, and removes them when they are idle.
 """
 
+from dataclasses import InitVar, dataclass, field
+
 from quotas.definitions.kinds import FETCH, MUTATION, PRODUCE
 from quotas.throttles.bandwidth import Source, Throttle
 from quotas.throttles.figures import ClientThrottle
@@ -11,43 +13,26 @@ from quotas.throttles.mutation import MutationQuotas, MutationThrottle
 from quotas.throttles.request import RequestQuotas, RequestThrottle
 
 
+@dataclass(slots=True, eq=False)
 class ClientQuota:
     """One client's throttles at one broker; its partition mutations have one throttle for all brokers."""
 
-    __slots__ = (
-        "_mutation_quotas",
-        "_mutations",
-        "_request_quotas",
-        "_requests",
-        "broker",
-        "client_id",
-        "fetch",
-        "last_active_ms",
-        "last_activity",
-        "produce",
-        "user",
-    )
+    source: InitVar[Source]
+    user: str
+    client_id: str
+    broker: int
+    _mutation_quotas: MutationQuotas
+    _request_quotas: RequestQuotas
+    produce: Throttle = field(init=False)
+    fetch: Throttle = field(init=False)
+    _mutations: MutationThrottle | None = field(default=None, init=False)  # at its first use: few need it
+    _requests: RequestThrottle | None = field(default=None, init=False)  # likewise
+    last_activity: int = field(default=-1, init=False)  # `activity` at the last check for expiry
+    last_active_ms: int = field(default=0, init=False)
 
-    def __init__(
-        self,
-        source: Source,
-        user: str,
-        client_id: str,
-        broker: int,
-        mutation_quotas: MutationQuotas,
-        request_quotas: RequestQuotas,
-    ) -> None:
-        self.user = user
-        self.client_id = client_id
-        self.broker = broker
-        self.produce = Throttle(source, PRODUCE, user, client_id, broker)
-        self.fetch = Throttle(source, FETCH, user, client_id, broker)
-        self._mutation_quotas = mutation_quotas
-        self._mutations: MutationThrottle | None = None  # created at its first use: few clients need it
-        self._request_quotas = request_quotas
-        self._requests: RequestThrottle | None = None  # likewise
-        self.last_activity = -1  # `activity` at the last check for expiry
-        self.last_active_ms = 0
+    def __post_init__(self, source: Source) -> None:
+        self.produce = Throttle(source, PRODUCE, self.user, self.client_id, self.broker)
+        self.fetch = Throttle(source, FETCH, self.user, self.client_id, self.broker)
 
     @property
     def mutations(self) -> MutationThrottle:

@@ -21,6 +21,7 @@ requests have charged it; and any such throttle if there is no room for a new on
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from quotas.definitions.entities import BucketKey
@@ -43,34 +44,24 @@ UNNAMED_MAX: Final = 1000  # ids with stored bytes, in each direction and at eac
 _UNNAMED_MS_MAX: Final = 20_000  # an id without a name after this time belongs to no topic
 
 
+@dataclass(slots=True, eq=False)
 class TopicThrottle(ThrottleCounters):
     """The throttle of one topic's bytes in one direction at one broker."""
 
-    __slots__ = (
-        "_flow",
-        "_limiter",
-        "_limiter_key",
-        "_source",
-        "_version",
-        "key",
-        "last_active_ms",
-        "limit",
-        "topic",
-        "total",
-    )
+    _source: ThrottleSource
+    key: str
+    topic: str
+    broker: InitVar[int]
+    limit: float | None = field(default=None, init=False)  # bytes per second, as of the last refresh
+    total: int = field(default=0, init=False)
+    last_active_ms: int = field(default=0, init=False)
+    _version: object = field(default=None, init=False)
+    _limiter: Limiter | None = field(default=None, init=False)
+    _limiter_key: LimiterKey = field(init=False)
+    _flow: Flow = field(default_factory=Flow, init=False)  # one for all channels together
 
-    def __init__(self, source: ThrottleSource, key: str, topic: str, broker: int) -> None:
-        super().__init__()
-        self._source = source
-        self._limiter_key: LimiterKey = (f"topic_{key}", BucketKey(None, topic), broker)
-        self.key = key
-        self.topic = topic
-        self._version: object = None
-        self._limiter: Limiter | None = None
-        self._flow = Flow()  # one for all channels together
-        self.limit: float | None = None  # bytes per second, as of the last refresh
-        self.last_active_ms = 0
-        self.total = 0
+    def __post_init__(self, broker: int) -> None:
+        self._limiter_key = (f"topic_{self.key}", BucketKey(None, self.topic), broker)
 
     def charge(self, size: int, now_ms: int, connection: ConnectionTime | None = None) -> int:
         """Charge bytes that have passed; returns the mute of the channel, in ms.
