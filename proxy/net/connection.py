@@ -12,7 +12,7 @@ import ssl
 import struct
 import termios
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from typing import Final
 
@@ -39,6 +39,7 @@ from proxy.channel import (
     Tap,
 )
 from proxy.config import LimitOptions
+from proxy.net.kept import Account
 from proxy.net.pump import Pump
 from proxy.net.shared import READ_BYTES_MAX, Outcome, Shared, Withdraw
 from proxy.net.sockets import BRIEF_SECONDS, LINGER_SECONDS, Stream, TlsSocket, close_softly
@@ -241,6 +242,7 @@ _COUNTED_STEP_BYTES: Final = 4096  # smaller changes of a channel's kept bytes a
 _LINGER_MS: Final = 1000  # a drained client that does not close by itself is closed after this time
 
 
+@dataclass(slots=True, eq=False)
 class Connection:
     """One client's connection: drives its channel, two pumps and one timer.
 
@@ -257,57 +259,37 @@ class Connection:
         work: the functions that withdraw the connection's work outside of the loop: jobs, a question.
     """
 
-    __slots__ = (
-        "_account",
-        "_address",
-        "_broker",
-        "_client",
-        "_counted",
-        "_finished_ms",
-        "_next_route",
-        "_on_closed",
-        "_progress",
-        "_route",
-        "_shared",
-        "channel",
-        "closed",
-        "dial",
-        "peer",
-        "requests",
-        "responses",
-        "waiting",
-        "work",
-    )
+    _client: Stream
+    peer: str
+    _route: Route
+    settings: InitVar[ChannelSettings]
+    _shared: Shared
+    _on_closed: Callable[["Connection"], None]
+    _next_route: NextRoute | None = None
+    tap: InitVar[Tap | None] = None
+    _account: Account = field(init=False)
+    _address: str = field(init=False)
+    _broker: Stream | None = field(init=False, default=None)
+    _counted: int = field(init=False, default=0)  # the channel's kept bytes at the last count
+    # Since when all responses are sent and the sending side is shut down (drain).
+    _finished_ms: int = field(init=False, default=0)
+    _progress: Progress = field(init=False)
+    channel: Machine = field(init=False)
+    closed: bool = field(init=False, default=False)
+    dial: Dial | None = field(init=False, default=None)
+    requests: Pump = field(init=False)
+    responses: Pump = field(init=False)
+    waiting: Wait = field(init=False)
+    work: dict[object, Withdraw] = field(init=False, default_factory=dict)
 
-    def __init__(
-        self,
-        client: Stream,
-        peer: str,
-        route: Route,
-        settings: ChannelSettings,
-        shared: Shared,
-        on_closed: Callable[["Connection"], None],
-        next_route: NextRoute | None = None,
-        tap: Tap | None = None,
-    ) -> None:
-        self._shared = shared
-        self._client = client
-        self._broker: Stream | None = None
-        self.dial: Dial | None = None
-        self._route = route
-        self._next_route = next_route
-        self._address = settings.address
-        self._on_closed = on_closed
+    def __post_init__(self, settings: ChannelSettings, tap: Tap | None) -> None:
+        shared, client = self._shared, self._client
         descriptor = client.fileno()  # one number in memory for all that keep it
         self.waiting = Wait(shared, descriptor, self)
         self._progress = Progress(now_ms())
-        self._finished_ms = 0  # since when all responses are sent and the sending side is shut down (drain)
-        self.closed = False
-        self.peer = peer
-        self.work: dict[object, Withdraw] = {}
+        self._address = settings.address
         self._account = shared.kept.open(settings.address, self.close)
-        self._counted = 0  # the channel's kept bytes at the last count
-        self.channel: Machine = Channel(settings, shared.engine, shared.sessions, shared.stats, tap)
+        self.channel = Channel(settings, shared.engine, shared.sessions, shared.stats, tap)
         encrypted = shared.broker_tls is not None or isinstance(client, TlsSocket)
         # Captured payloads must pass through the process.
         seen = encrypted or (tap is not None and tap.frames == KEEP)

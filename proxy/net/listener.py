@@ -10,7 +10,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, field, replace
 from functools import partial
 from ipaddress import ip_address
 from typing import Final, Protocol, TypeVar
@@ -50,33 +50,28 @@ class Routes(Protocol):
         """Return the name that the certificate of the broker at this address must have."""
 
 
+@dataclass(eq=False)
 class Listener:
     """The ports of one `[[listeners]]` entry, and the connections that they accept."""
 
-    def __init__(
-        self,
-        options: ListenerOptions,
-        settings: Callable[[int], ChannelSettings],
-        routes: Routes,
-        shared: Shared,
-        connections: Connections,
-        tls: ServerTls | None = None,
-    ) -> None:
-        self._options = options
-        self._settings = settings
-        self._routes = routes
-        self._shared = shared
-        self._connections = connections
-        self._sockets: dict[int, socket.socket] = {}
-        self._last_settings: ChannelSettings | None = None
-        self._last_route: Route | None = None
+    _options: ListenerOptions
+    _settings: Callable[[int], ChannelSettings]
+    _routes: Routes
+    _shared: Shared
+    _connections: Connections
+    tls: InitVar[ServerTls | None] = None
+    _sockets: dict[int, socket.socket] = field(init=False, default_factory=dict)
+    _last_settings: ChannelSettings | None = field(init=False, default=None)
+    _last_route: Route | None = field(init=False, default=None)
+    # By the broker behind the port: why it accepts nothing now.
+    _failures: dict[int, str] = field(init=False, default_factory=dict)
+    _logged: str = field(init=False, default="")  # the cause of these that was logged
+
+    def __post_init__(self, tls: ServerTls | None) -> None:
         self._on_closed = self._ended  # one object in memory, not one for each connection
-        self._failures: dict[int, str] = {}  # by the broker behind the port: why it accepts nothing now
-        self._logged = ""  # the cause of these that was logged
         self._next_route: NextRoute = partial(self._route, ANY_BROKER)
-        self._requirements = (
-            PortRequirements(options.proxy_protocol, tls) if options.proxy_protocol or tls else None
-        )
+        proxied = self._options.proxy_protocol
+        self._requirements = PortRequirements(proxied, tls) if proxied or tls else None
 
     def open(self) -> None:
         """Bind every port.

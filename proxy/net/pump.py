@@ -21,6 +21,7 @@ import errno
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Final, Protocol
 
@@ -70,6 +71,16 @@ class Owner(Protocol):
         """Add a change to the number of kept bytes; this may close any connection, also the owner."""
 
 
+def _not_connected(_data: object, _flags: int) -> int:
+    raise BlockingIOError("no destination is connected")
+
+
+def _nothing_to_read(_view: memoryview, _count: int) -> int:
+    """Raise BlockingIOError: the `recv_into` of a source that is not connected yet, or closed."""
+    raise BlockingIOError("no source is connected")
+
+
+@dataclass(slots=True, eq=False)
 class Pump:
     """One direction of a connection. Nothing is read while `paused`, which the owner sets (mute, hold, not
     connected).
@@ -83,63 +94,36 @@ class Pump:
         at_end: whether the source has closed its direction.
     """
 
-    __slots__ = (
-        "_buffer",
-        "_copied_max",
-        "_counted",
-        "_encrypted",
-        "_kept",
-        "_low_water",
-        "_pipe",
-        "_piped",
-        "_read_bytes",
-        "_reading",
-        "_recv_into",
-        "_replaced",
-        "_send_now",
-        "_shared",
-        "_tuned",
-        "_unsent",
-        "_view",
-        "at_end",
-        "bytes_total",
-        "direction",
-        "dst",
-        "dst_fd",
-        "owner",
-        "paused",
-        "src",
-        "src_fd",
-    )
+    owner: Owner
+    _shared: Shared
+    direction: Direction
+    _encrypted: bool = False
+    _copied_max: int = 0
+    _buffer: bytearray = field(init=False)
+    _counted: int = field(init=False, default=0)  # bytes reported to the owner
+    _kept: bytearray | None = field(init=False, default=None)
+    _low_water: int = field(init=False, default=1)
+    _pipe: Pipe | None = field(init=False, default=None)
+    _piped: int = field(init=False, default=0)
+    _read_bytes: int = field(init=False, default=READ_BYTES_MAX)
+    _reading: bool = field(init=False, default=False)
+    _recv_into: Callable[[memoryview, int], int] = field(init=False, default=_nothing_to_read)
+    _replaced: int = field(init=False, default=0)  # in this turn of the loop
+    _send_now: Callable[..., int] = field(init=False, default=_not_connected)
+    # Within a large frame, or directly after one or after a wait.
+    _tuned: bool = field(init=False, default=False)
+    _unsent: bytearray | memoryview | None = field(init=False, default=None)
+    _view: memoryview = field(init=False)
+    at_end: bool = field(init=False, default=False)
+    bytes_total: int = field(init=False, default=0)
+    dst: Stream | None = field(init=False, default=None)
+    dst_fd: int = field(init=False, default=-1)
+    paused: bool = field(init=False, default=False)
+    src: Stream | None = field(init=False, default=None)
+    src_fd: int = field(init=False, default=-1)
 
-    def __init__(
-        self, owner: Owner, shared: Shared, direction: Direction, encrypted: bool = False, copied_max: int = 0
-    ) -> None:
-        self.owner = owner
-        self._shared = shared
-        self.direction = direction
-        self._encrypted = encrypted
-        self._copied_max = copied_max
-        self._buffer = shared.buffer
-        self._view = shared.view
-        self._recv_into: Callable[[memoryview, int], int] = _nothing_to_read
-        self._reading = False
-        self.src: Stream | None = None
-        self.dst: Stream | None = None
-        self.src_fd = self.dst_fd = -1
-        self._pipe: Pipe | None = None
-        self._piped = 0
-        self._low_water = 1
-        self._read_bytes = READ_BYTES_MAX
-        self._tuned = False  # within a large frame, or directly after one or after a wait
-        self.bytes_total = 0
-        self._kept: bytearray | None = None
-        self._unsent: bytearray | memoryview | None = None
-        self._counted = 0  # bytes reported to the owner
-        self._replaced = 0  # in this turn of the loop
-        self._send_now: Callable[..., int] = _not_connected
-        self.at_end = False
-        self.paused = False
+    def __post_init__(self) -> None:
+        self._buffer, self._view = self._shared.buffer, self._shared.view
 
     def read_from(self, src: Stream, descriptor: int) -> None:
         """Start reading; `descriptor` is the source's."""
@@ -560,12 +544,3 @@ class Pump:
         if self._pipe is not None:
             self._shared.pipes.give_back(self._pipe)
             self._pipe = None
-
-
-def _not_connected(_data: object, _flags: int) -> int:
-    raise BlockingIOError("no destination is connected")
-
-
-def _nothing_to_read(_view: memoryview, _count: int) -> int:
-    """Raise BlockingIOError: the `recv_into` of a source that is not connected yet, or closed."""
-    raise BlockingIOError("no source is connected")

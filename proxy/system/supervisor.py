@@ -105,8 +105,7 @@ class Supervisor:
             began = self._loop.time()
             steady = self._loop.call_later(STEADY_SECONDS, self._recovered, name)
             try:
-                if await self._run_caught(name, run()):
-                    self._recovered(name)
+                if await self._run_once(name, run()):
                     return
             finally:
                 steady.cancel()
@@ -115,11 +114,7 @@ class Supervisor:
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
 
-    async def _run_once(self, name: str, work: Work) -> None:
-        if await self._run_caught(name, work):
-            self._recovered(name)
-
-    async def _run_caught(self, name: str, work: Work) -> bool:
+    async def _run_once(self, name: str, work: Work) -> bool:
         """Run a task; returns False if it raised an exception."""
         try:
             await work
@@ -132,6 +127,7 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001 - the edge of a task
             self._failed(name, error)
             return False
+        self._recovered(name)
         return True
 
     def _failed(self, name: str, error: BaseException) -> None:
