@@ -124,6 +124,10 @@ console-demo: jars ## The console in front of a cluster with five clients in tro
 bench: jars ## What the proxy costs, beside no proxy and HAProxy; writes docs/benchmarks.md
 	$(BIN)/python -m tests.bench $(ARGS)
 
+.PHONY: saturate
+saturate: $(VENV)/.stamp ## A full core of the proxy beside HAProxy, before a broker that costs nothing (a C compiler, OpenSSL's headers)
+	$(BIN)/python -m tests.bench.saturate $(ARGS)
+
 .PHONY: price
 price: jars ## What a change costs per request: make price ARGS="--before REV" against the working tree
 	$(BIN)/python -m tests.bench.price $(ARGS)

@@ -43,6 +43,7 @@ from proxy.config.options import (
     ReassignmentSettings,
     ReplicationSettings,
     Source,
+    StateOptions,
 )
 from proxy.config.parser import load, parse, read_text, reload
 from proxy.config.schema import Address, Network, decode_hook, encode_hook
@@ -72,6 +73,7 @@ __all__ = [
     "ReassignmentSettings",
     "ReplicationSettings",
     "Source",
+    "StateOptions",
     "command_line_quotas",
     "compare",
     "decode_hook",

@@ -61,7 +61,7 @@ def _read(url: str, ended: threading.Event, received: list[int]) -> None:
 BEFORE: Final = "before"
 AFTER: Final = "after"
 WORKING_TREE: Final = "working tree"
-_PACKAGES: Final = ("protocol", "quotas", "commandline", "kafka_client", "proxy")
+_PACKAGES: Final = ("protocol", "quotas", "commandline", "kafka_client", "console", "proxy")
 
 
 class RevisionError(RuntimeError):
@@ -119,8 +119,9 @@ def opened(
                 f"{name}-{policy}", first, policy, captures=name in capturing, admin=admin
             )
             log = stage.directory / f"{name}-{policy}.log"
-            environment = _environment(tree)
-            child = processes.start([*words, *sluice_command(config)], log=log, env=environment, cwd=tree)
+            child = processes.start(
+                [*words, *sluice_command(config)], log=log, env=environment(tree), cwd=tree
+            )
             started.callback(processes.end, child)
             wait_for(first + 1 + NODE, child, log)
             lanes.append(Lane(name, first + 1 + NODE, first, child.pid))
@@ -136,12 +137,11 @@ def verify(tree: Path) -> None:
         RevisionError: another is found first.
     """
     words = [sys.executable, "-c", "import proxy, quotas, protocol; print(proxy.__path__[0])"]
-    done = subprocess.run(
-        words, cwd=tree, env=_environment(tree), capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(words, cwd=tree, env=environment(tree), capture_output=True, text=True, check=False)
     if Path(done.stdout.strip()) != tree / "proxy":
         raise RevisionError(f"in {tree} starts {done.stdout.strip() or done.stderr}")
 
 
-def _environment(tree: Path) -> dict[str, str]:
+def environment(tree: Path) -> dict[str, str]:
+    """Return the environment in which a tree's own proxy starts."""
     return {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}  # one order of sets on both sides

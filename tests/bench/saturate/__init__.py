@@ -1,0 +1,1 @@
+"""`make saturate`: a full core of the proxy, before a broker that costs nothing."""
