@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from proxy import cli
 from proxy.admin import AdminServer, Page, Request, State
 from proxy.config import Address, AdminOptions
 from proxy.control.enforcement import Enforcement, EnforcementFile
@@ -14,6 +15,7 @@ from proxy.events import Events
 from proxy.explain.documents import StatusDocument
 from proxy.system.stats import Stats
 from tests.cluster import HOST, free_ports
+from tests.support.command_line import Sluice
 
 
 class Member:
@@ -21,6 +23,7 @@ class Member:
 
     def __init__(self, directory: Path | None) -> None:
         self.port = free_ports(1)[0]
+        self.admin = f"{HOST}:{self.port}"
         stats = Stats()
         self.events = Events(stats.events)
         file = None if directory is None else EnforcementFile(directory)
@@ -28,89 +31,85 @@ class Member:
         state = State(self._status, self.events, self.switch, AdminOptions().actions_from)
         self.server = AdminServer(state.handlers(), actions=state.actions())
 
-    @property
-    def admin(self) -> str:
-        return f"{HOST}:{self.port}"
-
-    async def start(self) -> "Member":
-        await self.server.start(Address(HOST, self.port))
-        return self
-
-    async def raw(self, request: bytes) -> bytes:
-        reader, writer = await asyncio.open_connection(HOST, self.port)
-        writer.write(request)
-        response = await asyncio.wait_for(reader.read(), 10)
-        writer.close()
-        return response
-
     def _status(self) -> StatusDocument:
         return StatusDocument(
             version="1.0", mode="enforce", enforcing=self.switch.on, policy="kip13", scope="broker"
         )
 
 
-async def run(*words: str) -> int:
-    return await asyncio.to_thread(cli.main, ["enforcement", *words])
-
-
-async def test_off_status_and_on_at_two_members(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    members = [await Member(tmp_path / "state").start(), await Member(None).start()]
-    everywhere = [word for member in members for word in ("--admin", member.admin)]
+@asynccontextmanager
+async def member(directory: Path | None = None, server: AdminServer | None = None) -> AsyncIterator[Member]:
+    made = Member(directory)
+    made.server = server or made.server
+    await made.server.start(Address(HOST, made.port))
     try:
-        assert await run("status", *everywhere) == 0
-        assert capsys.readouterr().out.count("quotas are enforced") == 2
+        yield made
+    finally:
+        await made.server.close()
 
-        assert await run("off", *everywhere, "--reason", "orders\x1b[2J are late") == 0
-        assert [member.switch.on for member in members] == [False, False]
-        out = capsys.readouterr().out
+
+class Run:
+    """`sluice enforcement`, in a thread: the members are of this loop."""
+
+    def __init__(self, sluice: Sluice) -> None:
+        self._sluice = sluice
+
+    @property
+    def err(self) -> str:
+        return self._sluice.err
+
+    async def __call__(self, *words: str, code: int = 0) -> str:
+        return await asyncio.to_thread(self._sluice, "enforcement", *words, code=code)
+
+
+@pytest.fixture
+def run(sluice: Sluice) -> Run:
+    return Run(sluice)
+
+
+async def test_off_status_and_on_at_two_members(tmp_path: Path, run: Run) -> None:
+    async with member(tmp_path / "state") as first, member() as second:
+        everywhere = ("--admin", first.admin, "--admin", second.admin)
+        assert (await run("status", *everywhere)).count("quotas are enforced") == 2
+
+        out = await run("off", *everywhere, "--reason", "orders\x1b[2J are late")
+        assert (first.switch.on, second.switch.on) == (False, False)
         assert out.count("enforcement is switched off") == 2
         assert out.count("not kept over a restart: [state] directory is not configured") == 1
         assert "\x1b" not in out
 
-        assert await run("status", *everywhere, "--format", "json") == 3
-        found = json.loads(capsys.readouterr().out)["members"]
-        assert [one["admin"] for one in found] == [member.admin for member in members]
+        found = json.loads(await run("status", *everywhere, "--format", "json", code=3))["members"]
+        assert [one["admin"] for one in found] == [first.admin, second.admin]
         assert list(found[0]) == ["admin", *StatusDocument.__struct_encode_fields__]
         assert found[0]["switched"]["reason"] == "orders\x1b[2J are late"
         assert found[0]["switched"]["from"] == HOST
 
-        assert await run("on", *everywhere) == 0
-        assert [member.switch.on for member in members] == [True, True]
-        kinds = [json.loads(text)["kind"] for text in members[0].events.after(0, 10).events]
+        await run("on", *everywhere)
+        assert (first.switch.on, second.switch.on) == (True, True)
+        kinds = [json.loads(text)["kind"] for text in first.events.after(0, 10).events]
         assert kinds == ["enforcement_switched", "enforcement_switched"]
-    finally:
-        for member in members:
-            await member.server.close()
 
 
-async def test_response_that_is_no_status_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("state", "problem"), [("status", "is not that of a Sluice"), ("off", "missing required field")]
+)
+async def test_response_that_is_no_status_is_a_failure(run: Run, state: str, problem: str) -> None:
     async def other(_: Request) -> Page:
         return Page(200, "application/json", b'{"status": "up"}')
 
-    port = free_ports(1)[0]
     server = AdminServer({"/v1/status": other}, actions={"/v1/enforcement": other})
-    await server.start(Address(HOST, port))
-    try:
-        for state, problem in (("status", "is not that of a Sluice"), ("off", "missing required field")):
-            assert await run(state, "--admin", f"{HOST}:{port}", "--format", "json") == 1
-            out, err = capsys.readouterr()
-            assert problem in err
-            assert list(json.loads(out)["members"][0]) == ["admin", "error"]
-    finally:
-        await server.close()
+    async with member(server=server) as served:
+        out = await run(state, "--admin", served.admin, "--format", "json", code=1)
+        assert problem in run.err
+        assert list(json.loads(out)["members"][0]) == ["admin", "error"]
 
 
-async def test_member_that_does_not_respond_keeps_no_other_from_being_switched(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    member = await Member(None).start()
+async def test_member_that_does_not_respond_keeps_no_other_from_being_switched(run: Run) -> None:
     gone = f"{HOST}:{free_ports(1)[0]}"
-    try:
-        assert await run("off", "--admin", gone, "--admin", member.admin) == 1
-        assert not member.switch.on
-        assert gone in capsys.readouterr().err
-    finally:
-        await member.server.close()
+    async with member() as served:
+        await run("off", "--admin", gone, "--admin", served.admin, code=1)
+        assert not served.switch.on
+        assert gone in run.err
 
 
 @pytest.mark.parametrize(
@@ -123,15 +122,16 @@ async def test_member_that_does_not_respond_keeps_no_other_from_being_switched(
     ],
 )
 async def test_other_methods_and_pages(line: bytes, status: bytes) -> None:
-    member = await Member(None).start()
-    try:
-        head = b" HTTP/1.1\r\nHost: localhost\r\nSluice-Action: enforcement\r\nConnection: close\r\n\r\n"
-        assert (await member.raw(line + head)).split(b" ")[1] == status
-        assert member.switch.on
-    finally:
-        await member.server.close()
+    head = b" HTTP/1.1\r\nHost: localhost\r\nSluice-Action: enforcement\r\nConnection: close\r\n\r\n"
+    async with member() as served:
+        reader, writer = await asyncio.open_connection(HOST, served.port)
+        writer.write(line + head)
+        response = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        assert response.split(b" ")[1] == status
+        assert served.switch.on
 
 
 @pytest.mark.parametrize("words", [["status", "--reason", "x"], ["off", "--reason", "a" * 201]])
-async def test_wrong_arguments_switch_nothing(words: list[str]) -> None:
-    assert await run(*words) == 2
+async def test_wrong_arguments_switch_nothing(run: Run, words: list[str]) -> None:
+    await run(*words, code=2)
