@@ -61,8 +61,21 @@ ANY_WAIT: Final = -1  # as long as it likes: a group's members wait for each oth
 
 
 @dataclass(slots=True, eq=False)
-class Probe(Owed):
-    """A timed request: wraps its owed response.
+class _Wrapped(Owed):
+    """Wraps the owed response of an API's handler; None where the response is forwarded unchanged."""
+
+    owed: Owed | None
+
+    def muted(self, until_ms: int) -> Owed:
+        """Return an owed response that also reports a mute until `until_ms`."""
+        if self.owed is not None:
+            self.owed = self.owed.muted(until_ms)
+        return self
+
+
+@dataclass(slots=True, eq=False)
+class Probe(_Wrapped):
+    """A timed request.
 
     Attributes:
         key: its API.
@@ -79,7 +92,6 @@ class Probe(Owed):
     _requests: ChannelDirection
     key: int
     request_bytes: int
-    _owed: Owed | None
     wait_ns: int
     _no_wait_bytes: int
     acks_all: bool
@@ -95,13 +107,7 @@ class Probe(Owed):
         """Stop the time when the response begins; the API's handler decides on it."""
         if self.took_ns < 0:
             self._stop(direction)
-        return 0 if self._owed is None else self._owed.respond(direction, buf, pos, end, entry, now_ms)
-
-    def muted(self, until_ms: int) -> Owed:
-        """Return an owed response that also reports a mute until `until_ms`."""
-        if self._owed is not None:
-            self._owed = self._owed.muted(until_ms)
-        return self
+        return 0 if self.owed is None else self.owed.respond(direction, buf, pos, end, entry, now_ms)
 
     def _stop(self, direction: ChannelDirection) -> None:
         state = direction.state
@@ -225,11 +231,10 @@ _INT32: Final = Struct(">i")
 
 
 @dataclass(slots=True, eq=False)
-class Measured(Owed):
-    """A measured request that is with the broker: wraps its owed response.
+class Measured(_Wrapped):
+    """A measured request that is with the broker.
 
     Attributes:
-        owed: the owed response of the API's handler.
         times: the measurement of its channel.
         requests: the request direction, which knows when a large request has been sent completely.
         wait_us: the longest wait for records, unless the response's frame has `no_wait_bytes` or more.
@@ -241,7 +246,6 @@ class Measured(Owed):
     key: int
     throttle: RequestThrottle
     quota: ClientQuota
-    owed: Owed | None
     sent_ns: int
     wait_us: int = 0
     no_wait_bytes: int = 0
@@ -256,12 +260,6 @@ class Measured(Owed):
         if self.throttle_ms:
             return _enforce(direction, self, buf, pos, end, entry, now_ms)
         return 0 if self.owed is None else self.owed.respond(direction, buf, pos, end, entry, now_ms)
-
-    def muted(self, until_ms: int) -> Owed:
-        """Return an owed response that also reports a mute until `until_ms`."""
-        if self.owed is not None:
-            self.owed = self.owed.muted(until_ms)
-        return self
 
 
 @dataclass(slots=True, eq=False)
@@ -364,11 +362,11 @@ class RequestTimes:
             and _is_acks_all(buf, body, asked_version)
         )
         self.probe = Probe(
+            owed,
             self,
             direction,
             key,
             4 + length,
-            owed,
             wait_ns,
             no_wait_bytes,
             acks_all,
@@ -403,7 +401,7 @@ class RequestTimes:
         # With acks=0 no entry was added.
         if owed_to != correlation_id or isinstance(owed, Measured | LocalResponse | PendingResponse):
             return 0
-        measured = Measured(self, direction, key, throttle, identity.quota, owed, state.now_ns)
+        measured = Measured(owed, self, direction, key, throttle, identity.quota, state.now_ns)
         if key in FETCHES:
             wait = read_wait(buf, pos, end, body, head)
             if wait is None and end - pos < head[0] + 4:

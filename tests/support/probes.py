@@ -10,7 +10,7 @@ def outstanding(sent_ns: int, wait_ns: int = 0) -> Probe:
     """A request that the broker has."""
     requests = channel_machine().requests
     return Probe(
-        RequestTimes(), requests, FETCH, 100, None, wait_ns, 0, acks_all=False, sent_ns=sent_ns, _depth=1
+        None, RequestTimes(), requests, FETCH, 100, wait_ns, 0, acks_all=False, sent_ns=sent_ns, _depth=1
     )
 
 
