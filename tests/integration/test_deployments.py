@@ -110,13 +110,6 @@ def test_brokers_are_named_at_their_sidecars(deployed: Deployment, wire: Wire, t
     assert (node.node_id, (node.host, node.port)) == (3, sidecars[3])
 
 
-def test_bootstrap_port_leads_to_an_upstream(deployed: Deployment, topic: Topic) -> None:
-    with wired((HOST, deployed.ports[1].bootstrap)) as connected:
-        asked = produce_request(topic, topic.led_by(1)[0], batch([b"value"]))
-        seen = response(PRODUCE, 9, connected.ask(asked).frame)
-    assert seen.responses[0].partition_responses[0].error_code == 0
-
-
 def test_records_go_through_sidecars_and_come_back(deployed: Deployment) -> None:
     name = f"sidecar-{os.urandom(4).hex()}"
     create(deployed.cluster, name, partitions=3, replication=1, configs={})

@@ -27,7 +27,7 @@ from tests.support.frames import request as raw_request
 from tests.support.gateway_fixture import gateway_fixture
 from tests.support.proxy_process import SluiceProcess
 from tests.support.proxy_process import sluice as command
-from tests.support.raw_topics import Topic, batch, describe, fetch_request, produce_request, write
+from tests.support.raw_topics import Topic, batch, describe, produce_request
 from tests.support.waiting import until
 from tests.support.wire import wired
 from tests.unit.protocol.kafka_frames import framed
@@ -244,16 +244,3 @@ def test_of_two_causes_the_quota_is_first_and_the_slow_client_second(
     assert found["time"]["muted"] + found["time"]["held"] > 0.05
     assert found["time"]["client"] > 0.02
     assert f"topic '{topic.name}'" in found["sentence"]
-
-
-def test_client_that_waits_for_records_is_said_to(
-    sluice: SluiceProcess, kafka: Cluster, topic: Topic
-) -> None:
-    write(kafka.address(topic.leaders[0]), topic, 0, batch([b"one"]))
-    client_id = f"polls-{secrets.token_hex(4)}"
-    asked = fetch_request(topic, {0: 1}, version=12, max_wait_ms=400)
-    with wired(sluice.ports.address(topic.leaders[0]), client_id) as wire:
-        repeat(lambda: wire.ask(asked), 4.0)
-        found = explained(sluice, client_id)
-    assert found["rule"] is None
-    assert largest(found) == "poll"

@@ -5,7 +5,6 @@ and suffices once it is there; and while the broker is away.
 import secrets
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +16,7 @@ from tests.cluster import Cluster
 from tests.cluster.sasl import SASL, SLUICE_LOGIN, client_properties
 from tests.support.guarded_cluster import allow, allow_as_named, guarded_cluster, no_longer_allow
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
-from tests.support.quota_client import set_rates
-from tests.support.topic_quotas import Topic, rate_of
+from tests.support.topic_quotas import Topic
 from tests.support.waiting import until
 
 NAMED_SECONDS: Final = 60  # the pauses between attempts grow to ten seconds
@@ -69,31 +67,6 @@ def test_each_missing_permission_is_named_and_suffices_once_it_is_there(
     code, printed = set_rate(process, tmp_path, 6000)
     assert (code, "denies Read" in printed) == (1, True), printed
     assert process.get("/readyz")[0] == 200  # what is in force stays
-
-
-def test_quotas_stay_while_all_brokers_are_away(guarded: Cluster, tmp_path: Path) -> None:
-    with Topic(guarded.bootstrap(), tmp_path) as topic:
-        process = topic.start("first")
-        assert set_rates(process.bootstrap, a=5.0) == [(0, "")]
-        guarded.kill_broker(1)
-        try:
-            ((code, message),) = set_rates(process.bootstrap, a=6.0)  # before it is noticed, or after
-            assert code == 56, message
-            until(
-                lambda: process.metric(
-                    "sluice_internal_topic_problem", topic=topic.name, cause="unreachable"
-                ),
-                "it is noticed",
-            )
-            began = time.monotonic()
-            ((code, message),) = set_rates(process.bootstrap, a=6.0)
-            assert (code, "the quotas in force stay" in message) == (56, True)
-            assert time.monotonic() - began < 1
-            assert rate_of(process, "a") == 5.0
-        finally:
-            guarded.start_broker(1)
-        until(lambda: set_rates(process.bootstrap, a=7.0) == [(0, "")], "it is altered again")
-        assert rate_of(process, "a") == 7.0
 
 
 def status(process: SluiceProcess) -> dict[str, Any]:

@@ -73,22 +73,6 @@ def test_member_takes_requests_and_goes_on_when_the_holder_is_killed(
         rig.end_gateway(name)
 
 
-def test_one_process_executes_and_is_replaced_by_the_next(rig: ReassignmentRig) -> None:
-    first = rig.gateway("first", journal="topic")
-    until(lambda: rig.leads(first), "it executes")
-    rig.create("alone", [[1, 2]])
-    rig.fill("alone", 3)
-    rig.throttle(SLOW)
-    assert "Successfully started" in rig.tool(first.bootstrap, {"alone": [[3, 4]]}, "--execute")
-    second = rig.gateway("second", journal="topic")  # as in a rolling upgrade
-    until(lambda: rig.leads(second) and not rig.leads(first), "the later one executes")
-    rig.throttle(FAST)
-    rig.until_done(second, "alone", {0: (3, 4)}, 120)
-    assert not rig.leads(first)
-    for name in ("first", "second"):
-        rig.end_gateway(name)
-
-
 def test_topic_that_cannot_be_used_is_said(rig: ReassignmentRig) -> None:
     wrong = NewTopic("__other", 1, 1, config={"cleanup.policy": "delete"})
     for done in rig.admin.create_topics([wrong]).values():

@@ -8,15 +8,14 @@ import os
 import struct
 
 import pytest
-from confluent_kafka import Producer
 
 from tests.cluster import HOST, Cluster
 from tests.conftest import CreateTopic
 from tests.support.gateway_fixture import gateway_fixture
 from tests.support.numbered import read_all, write_all
 from tests.support.proxy_process import SluiceProcess
-from tests.support.raw_topics import METADATA, PRODUCE, Topic, batch, describe, produce_request
-from tests.support.wire import request, response, wired
+from tests.support.raw_topics import PRODUCE, Topic, batch, describe, produce_request
+from tests.support.wire import response, wired
 from tests.unit.protocol.kafka_frames import Message
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -42,20 +41,6 @@ def test_records_that_go_in_by_one_door_come_out_by_the_other(
         name = create_topic()
         write_all(entry, name, VALUES, settings={"compression.type": compression})
         assert read_all(way_out, name) == VALUES
-
-
-def test_transaction_through_sluice_commits_and_aborts(
-    kafka: Cluster, sluice: SluiceProcess, create_topic: CreateTopic
-) -> None:
-    name = create_topic()
-    producer = Producer({"bootstrap.servers": sluice.bootstrap, "transactional.id": name, "log_level": 0})
-    producer.init_transactions(60)
-    for value, ends in ((b"kept", producer.commit_transaction), (b"thrown away", producer.abort_transaction)):
-        producer.begin_transaction()
-        producer.produce(name, value)
-        producer.flush(60)
-        ends(60)
-    assert read_all(kafka.bootstrap(), name) == [b"kept"]
 
 
 def named_ports(sluice: SluiceProcess, nodes: tuple[int, ...]) -> set[tuple[int, str, int]]:
@@ -84,8 +69,3 @@ def test_new_leader_in_a_produce_response_is_at_a_port_of_sluice(
     assert seen.responses[0].partition_responses[0].error_code == NOT_LEADER
     assert {(n.node_id, n.host, n.port) for n in seen.node_endpoints} == named_ports(sluice, (2,))
     assert not [port for port in real_ports(kafka) if port in frame]
-
-
-def test_port_of_a_broker_that_does_not_exist_closes(sluice: SluiceProcess) -> None:
-    with wired(sluice.ports.address(7)) as wire, pytest.raises(ConnectionResetError):
-        wire.ask(request(METADATA, 9, topics=[]))

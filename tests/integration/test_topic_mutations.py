@@ -89,17 +89,6 @@ def test_kafka_topics_gets_error_89_for_exactly_the_topics_beyond_the_bucket(
         assert sluice.metric("sluice_topics_rejected_total", api="CreateTopics") == 2
 
 
-@NO_BURST
-def test_one_request_is_admitted_topic_by_topic(kafka: Cluster, tmp_path: Path, names: list[str]) -> None:
-    with limited(kafka, tmp_path) as sluice, wired(sluice.ports.address(1)) as wire:
-        asked = create(7, dict.fromkeys(names[:5], 4), client_id="raw")
-        found, throttle_ms = errors(CREATE_TOPICS, 7, say(wire, asked))
-        assert found == [(name, NONE) for name in names[:3]] + [(name, EXCEEDED) for name in names[3:5]]
-        assert 195_000 < throttle_ms <= 200_000  # 2 / 0.01 per s
-        settled(kafka, dict.fromkeys(names[:3], 4))
-        assert not set(names[3:]) & set(sizes_on(kafka))
-
-
 def test_partitions_are_added_and_topics_deleted_within_the_bucket_alone(
     kafka: Cluster, tmp_path: Path, create_topic: CreateTopic
 ) -> None:
