@@ -15,6 +15,7 @@ Each channel has at most one request under way. The channel subtracts arriving b
 finds the requests whose time is over. Rates are not used here.
 """
 
+from dataclasses import dataclass, field
 from typing import Final
 
 from quotas.limiters.limiter import Flow
@@ -33,6 +34,7 @@ _NEVER_DUE_MS: Final = 1 << 60
 _TRUSTED_BYTES_MIN: Final = 16 * 1024
 
 
+@dataclass(slots=True, eq=False)
 class Announcements:
     """The requests of one identity that are under way.
 
@@ -51,14 +53,12 @@ class Announcements:
     (1250, 30000)
     """
 
-    __slots__ = ("_waiting", "doubtful", "due_ms", "flows", "suspended_until_ms")
-
-    def __init__(self) -> None:
-        self.flows: dict[Flow, int] = {}
-        self.doubtful = 0
-        self.suspended_until_ms = NEVER_MS
-        self._waiting: dict[Flow, None] = {}  # the channels whose doubtful requests wait, in order of arrival
-        self.due_ms = _NEVER_DUE_MS
+    flows: dict[Flow, int] = field(default_factory=dict)
+    doubtful: int = 0
+    suspended_until_ms: int = NEVER_MS
+    # The channels whose doubtful requests wait, in order of arrival.
+    _waiting: dict[Flow, None] = field(default_factory=dict)
+    due_ms: int = _NEVER_DUE_MS
 
     def begin(self, flow: Flow, missing: int, now_ms: int) -> None:
         """Register a request that was charged and has `missing` bytes still to arrive."""

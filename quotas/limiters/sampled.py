@@ -8,6 +8,7 @@ What is recorded, and what happens above the limit, is defined by the limiters o
 (`throttles.request`) and of connections (`throttles.connections`).
 """
 
+from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from quotas.limiters.limiter import LimiterKey
@@ -18,6 +19,7 @@ from quotas.limiters.virtual_time import BudgetTime
 _LIMIT_MIN: Final = 1e-6
 
 
+@dataclass(slots=True, eq=False)
 class SampledLimit:
     """A limit per second over Kafka's windows, of which this process has a share.
 
@@ -32,26 +34,21 @@ class SampledLimit:
     (0, 10000)
     """
 
-    __slots__ = (
-        "_limit",
-        "_rate",
-        "_safe",
-        "_samples",
-        "_share",
-        "limit",
-        "limiter_key",
-        "virtual_time",
-        "window_ms",
-    )
+    limit: float
+    samples: InitVar[int]
+    window_ms: int  # of one sample
+    limiter_key: LimiterKey | None = field(default=None, init=False)
+    virtual_time: BudgetTime | None = field(default=None, init=False)
+    _samples: int = field(init=False)
+    _share: float = field(default=1.0, init=False)
+    _rate: SampledRate = field(init=False)
+    _limit: float = field(init=False)
+    _safe: float = field(init=False)
 
-    def __init__(self, limit: float, samples: int, window_ms: int) -> None:
-        self.limiter_key: LimiterKey | None = None
-        self.virtual_time: BudgetTime | None = None
-        self.window_ms = window_ms  # of one sample
+    def __post_init__(self, samples: int) -> None:
         self._samples = samples
-        self._share = 1.0
-        self._rate = SampledRate(samples, window_ms)
-        self.limit_to(limit)
+        self._rate = SampledRate(samples, self.window_ms)
+        self.limit_to(self.limit)
 
     def limit_to(self, limit: float) -> None:
         """Change the limit; what was recorded stays."""

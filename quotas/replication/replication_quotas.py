@@ -35,6 +35,7 @@ Rate = WindowRate | PacedRate
 BATCH_BYTES: Final = 16_384
 
 
+@dataclass(slots=True, eq=False)
 class Reservation:
     """The bytes that one Fetch has reserved of the same rates, for any number of replicas.
 
@@ -43,12 +44,9 @@ class Reservation:
         number: changes when all bytes are returned; grants with an older number have ended.
     """
 
-    __slots__ = ("_reserved", "number", "rates")
-
-    def __init__(self, rates: tuple[Rate, ...]) -> None:
-        self.rates = rates
-        self.number = 0
-        self._reserved = 0
+    rates: tuple[Rate, ...]
+    number: int = 0
+    _reserved: int = 0
 
     def take(self, size: int) -> None:
         """Reserve `size` bytes of all rates."""
@@ -69,6 +67,7 @@ class Reservation:
             self.settle(self._reserved, 0, now_ms)
 
 
+@dataclass(slots=True, eq=False)
 class Claim:
     """A throttled replica's claim on the rates that it counts against.
 
@@ -77,13 +76,10 @@ class Claim:
         least: the estimated size of a batch, in bytes; asked for fewer bytes, a leader may send nothing.
     """
 
-    __slots__ = ("_number", "_reserved", "least", "reservation")
-
-    def __init__(self, reservation: Reservation) -> None:
-        self.reservation = reservation
-        self.least = BATCH_BYTES
-        self._reserved = 0
-        self._number = 0
+    reservation: Reservation
+    least: int = BATCH_BYTES
+    _reserved: int = 0
+    _number: int = 0
 
     @property
     def reserved(self) -> int:
