@@ -84,15 +84,11 @@ async def test_sidecar_whose_broker_advertises_itself_does_not_start() -> None:
             await served(app(upstreams={1: upstream}))
 
 
-async def test_sidecar_whose_broker_turns_out_to_advertise_itself_is_not_ready() -> None:
+async def test_sidecar_whose_broker_turns_out_to_advertise_itself_or_that_stops_is_not_ready() -> None:
     made = app(upstreams={1: Address(HOST, free_ports(1)[0])})
     made.poller.problem = ""
     made.advertised[0].problem = "broker 1 advertises itself"
     assert made.not_ready() == "broker 1 advertises itself"
-
-
-async def test_stopping_process_is_not_ready() -> None:
-    made = app()
     made.stop()
     assert made.not_ready() == "draining"
 

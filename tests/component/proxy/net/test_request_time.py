@@ -5,7 +5,6 @@ test's own clock, so that a slow machine cannot fail it.
 """
 
 import asyncio
-from collections.abc import Callable
 from time import monotonic
 
 import pytest
@@ -100,21 +99,10 @@ async def test_slow_reader_is_not_charged_for_the_next_response(measured: Rig) -
 
 
 async def _respond_to_all(rig: Rig, client: End) -> None:
-    """Accept connections until the client's request is there, and answer it."""
-    received: asyncio.Task[bytes] = asyncio.create_task(client.receive(len(RESPONDED)))
-    done: Callable[[], bool] = received.done
-    responding: set[asyncio.Task[None]] = set()
-    while not done():
-        accepting = asyncio.create_task(rig.accept())
-        await asyncio.wait({accepting, received}, return_when=asyncio.FIRST_COMPLETED)
-        if accepting.done():
-            responding.add(asyncio.create_task(_serve(accepting.result())))
-        else:
-            accepting.cancel()
-    await asyncio.gather(*responding)
-    assert received.result() == RESPONDED
-
-
-async def _serve(broker: End) -> None:
-    if await broker.receive(len(ASKED)) == ASKED:
-        await broker.send(RESPONDED)
+    """Accept connections until the client's request is there, and respond to it."""
+    while True:
+        broker = await rig.accept()
+        if await broker.receive(len(ASKED)) == ASKED:
+            await broker.send(RESPONDED)
+            assert await client.receive(len(RESPONDED)) == RESPONDED
+            return

@@ -11,34 +11,25 @@ from proxy.process.relay import AGAIN_MS, KNOWN_MAX, Refusals, configured_names
 from proxy.process.workers import part_of
 
 
-class Clock:
-    """A clock that stands still until it is set."""
-
-    now_ms = 0
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
 def lines(caplog: pytest.LogCaptureFixture) -> int:
     return sum("Sluice's own" in record.getMessage() for record in caplog.records)
 
 
 def test_one_line_for_each_address_and_api_in_ten_minutes(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
-    refused = Refusals(clock)
+    now_ms = 0
+    refused = Refusals(lambda: now_ms)
     with caplog.at_level(logging.WARNING):
         for _ in range(1000):
             refused("User:a", "10.0.0.1:5", "x", "Produce")
         refused("User:a", "10.0.0.1:5", "x", "DeleteTopics")
         assert lines(caplog) == 2
-        clock.now_ms = AGAIN_MS
+        now_ms = AGAIN_MS
         refused("User:a", "10.0.0.1:5", "x", "Produce")
     assert lines(caplog) == 3
 
 
 def test_many_addresses_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    refused = Refusals(Clock())
+    refused = Refusals(lambda: 0)
     with caplog.at_level(logging.WARNING):
         for number in range(2 * KNOWN_MAX):
             refused("User:a", f"10.0.{number // 250}.{number % 250}", "x", "Produce")

@@ -145,16 +145,6 @@ def test_weights_equal_a_full_recount() -> None:
 ITEM_NS = 500_000  # of each item, and of reading the clock nothing
 
 
-class Clock:
-    """A clock that stands still but for what is added."""
-
-    def __init__(self) -> None:
-        self.now_ns = 0
-
-    def __call__(self) -> int:
-        return self.now_ns
-
-
 @pytest.mark.parametrize(
     ("others_ms", "turn_ms"),
     [(0, 1), (8, 1), (16, 2), (24, 3), (400, 3)],
@@ -163,20 +153,22 @@ class Clock:
 async def test_turn_grows_with_what_else_the_loop_does(
     monkeypatch: pytest.MonkeyPatch, others_ms: int, turn_ms: int
 ) -> None:
-    clock = Clock()
-    monkeypatch.setattr(threads, "monotonic_ns", clock)
+    now_ns = 0  # the clock stands still but for what is added
+    monkeypatch.setattr(threads, "monotonic_ns", lambda: now_ns)
     done: list[int] = [0]  # items by turn
     ended = False
 
     async def others() -> None:
+        nonlocal now_ns
         while not ended:
-            clock.now_ns += others_ms * 1_000_000
+            now_ns += others_ms * 1_000_000
             done.append(0)
             await asyncio.sleep(0)
 
     def items() -> Iterator[int]:
+        nonlocal now_ns
         for number in range(100):
-            clock.now_ns += ITEM_NS
+            now_ns += ITEM_NS
             yield number
 
     rest = asyncio.create_task(others())
