@@ -182,4 +182,5 @@ def test_dead_target_is_waited_for(rig: ReassignmentRig, front: SluiceProcess) -
     until(lambda: "broker 4, which is not alive" in reasons(), "it is said what is waited for")
     assert 3 in rig.replicas("dead")[0], "what can be moved was moved"
     rig.cluster.start_broker(4)
-    rig.until_done(front, "dead", {0: (3, 4)})
+    rig.until_moved("dead", {0: (3, 4)})
+    until(lambda: idle(rig, front), "the end of it")
