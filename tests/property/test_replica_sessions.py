@@ -12,18 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from quotas.replication.rates import PacedRate
-from quotas.replication.replication_quotas import (
-    BrokerLimits,
-    ReplicationOptions,
-    ReplicationQuotas,
-    ThrottledReplicas,
-    parse_replicas,
-)
-from tests.support.replicas import Follower, Leader, Link, Partition, topic_names
+from quotas.replication.replication_quotas import BrokerLimits, ThrottledReplicas, parse_replicas
+from tests.property.test_replication_portions import EVERY, Scene
+from tests.support.replicas import Partition
 
 PARTITIONS = st.tuples(st.integers(1, 3), st.integers(0, 2))
 LISTS = st.sampled_from(["", "*", "0:1", "0:1,1:1", "2:1,0:3"])
-EVERY = [(topic, partition) for topic in (1, 2, 3) for partition in (0, 1, 2)]
 
 
 def last_room(rate: PacedRate, now_ms: int) -> int | None:
@@ -44,16 +38,13 @@ class ReplicaSessions(RuleBasedStateMachine):
     )
     def begin(self, version: int, policy: str, wanted: set[Partition]) -> None:
         self.now_ms = 0
-        self.quotas = ReplicationQuotas(
-            ReplicationOptions(policy="kip73" if policy == "kip73" else "schedule")
+        scene = Scene(version, policy, wanted)
+        self.quotas, self.leader, self.follower, self.link = (
+            scene.quotas,
+            scene.leader,
+            scene.follower,
+            scene.link,
         )
-        self.quotas.name_topics(topic_names([1, 2, 3]))
-        every = parse_replicas("*")[0]
-        self.quotas.throttle(ThrottledReplicas(leaders={"t1": every, "t2": every}, followers={"t2": every}))
-        self.quotas.limit(BrokerLimits(default=5000), BrokerLimits(default=3000))
-        self.leader = Leader(ends=dict.fromkeys(EVERY, 100))
-        self.follower = Follower(version=version, offsets=dict.fromkeys(wanted, 0))
-        self.link = Link(self.quotas, self.follower, self.leader)
         self.sent: bytes | None = None
         self.waiting = False
 

@@ -9,13 +9,12 @@ from protocol.messages.addresses import configs_without_addresses
 from proxy.channel import Channel
 from proxy.channel.errors import AUTO_CREATED_RESPONSE_BYTES_MAX, PeerError
 from proxy.channel.handlers.addresses import LIBRARIES_MAX, shared
-from quotas.definitions.entities import DEFAULT, Entity
-from tests.support.engines import engine_with
 from tests.support.frames import api_versions, frame, request
 from tests.support.mutation_frames import create, mutation_response, sizes
 from tests.support.playbook import Drop, Ends, Insert, Pass, Passthrough, Playbook, channel_machine, playbook
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, struct
 from tests.unit.protocol.messages.test_addresses import config_response, quorum
+from tests.unit.proxy.channel.handlers.test_topic_mutations import engine, tokens
 
 HOST = "broker.internal.example"
 
@@ -182,10 +181,7 @@ VERSION = 12
 
 
 def dialogue(*, gateway: bool = False, **options: Any) -> Playbook:
-    """2 mutations/s, 10 windows of 1 s: 20 tokens."""
-    entries = {Entity(client_id=DEFAULT): {"controller_mutation_rate": 2.0}}
-    engine = engine_with(entries, window_samples=10, **options)
-    return playbook(engine, gateway=gateway)
+    return playbook(engine(**options), gateway=gateway)
 
 
 def ask(
@@ -202,14 +198,6 @@ def ask(
     if version >= 4:
         message.allow_auto_topic_creation = creates
     return framed(message, correlation_id, "a")
-
-
-def tokens(talk: Playbook) -> float:
-    throttle = talk.quotas.mutations
-    assert throttle.limits(0)
-    left = throttle.tokens(0)
-    assert left is not None
-    return left
 
 
 def see(talk: Playbook, asked: bytes, responded: bytes) -> None:
