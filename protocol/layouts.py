@@ -18,6 +18,7 @@ Tagged fields are passed over: none of them holds a name.
 
 import re
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from functools import cache
 from struct import Struct
 from typing import Final, NamedTuple
@@ -227,21 +228,17 @@ class _Layout(NamedTuple):
     response: tuple[_Field, ...]
 
 
+@dataclass(slots=True, eq=False)
 class _Search:
     """A search for wanted names in one message, with the places found so far."""
 
-    __slots__ = ("compact", "creation_at", "end", "errors", "found", "frame", "wanted")
-
-    def __init__(
-        self, frame: Buffer, end: int, wanted: AbstractSet[tuple[str, bytes]], *, compact: bool
-    ) -> None:
-        self.frame = frame
-        self.end = end
-        self.wanted = wanted
-        self.compact = compact
-        self.errors: list[int] = []
-        self.found: list[Named] = []
-        self.creation_at = NO_FLAG
+    frame: Buffer
+    end: int
+    wanted: AbstractSet[tuple[str, bytes]]
+    compact: bool
+    errors: list[int] = field(default_factory=list)
+    found: list[Named] = field(default_factory=list)
+    creation_at: int = NO_FLAG
 
     def structure(self, fields: tuple[_Field, ...], pos: int) -> int:
         """Read a structure; returns its end. Its error codes belong to the wanted name in it, if there is one."""
@@ -397,8 +394,8 @@ def refusal(
     echoes = api_key in _ECHOED and _first_fields(api_key, version)
     topics = _topics_of(frame, body, api_key, version) if echoes else []
     out = [_INT32.pack(correlation_id), b"\0" if compact else b""]
-    for field in _fields(api_key, version, response=True):
-        if field.kind == _ARRAY and topics:
+    for one in _fields(api_key, version, response=True):
+        if one.kind == _ARRAY and topics:
             out.append(count_bytes(len(topics), compact))
             tags = b"\0" if compact else b""
             for head, partitions in topics:
@@ -406,7 +403,7 @@ def refusal(
                 out += [_PARTITION_ERROR.pack(index, error_code) + tags for index in partitions]
                 out.append(tags)
         else:
-            out.append(_nothing(field, error_code, compact=compact))
+            out.append(_nothing(one, error_code, compact=compact))
     if compact:
         out.append(b"\0")
     body_bytes = b"".join(out)

@@ -11,6 +11,7 @@ the high watermark, the size of the records, and the size of the first batch, fr
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -204,6 +205,7 @@ class ReplicaStatus(NamedTuple):
     batch_bytes: int
 
 
+@dataclass(slots=True, eq=False)
 class ReplicaStatuses:
     """A sink that collects the status of each replica.
 
@@ -211,10 +213,7 @@ class ReplicaStatuses:
         statuses: the partitions so far; their reader empties the list. With STATUSES_MAX of them the walk is `full`.
     """
 
-    __slots__ = ("statuses",)
-
-    def __init__(self) -> None:
-        self.statuses: list[ReplicaStatus] = []
+    statuses: list[ReplicaStatus] = field(default_factory=list)
 
     def partition(
         self,

@@ -192,7 +192,6 @@ def read_wait(buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> 
 
 
 _OF_GROUPS: Final = frozenset((api.JOIN_GROUP, api.SYNC_GROUP))
-_NS_PER_MS: Final = 1_000_000
 _ACKS_ALL: Final = -1
 _FLEXIBLE_SINCE: Final = 9
 _TRANSACTIONS_SINCE: Final = 3
@@ -355,7 +354,7 @@ class RequestTimes:
             wait = read_wait(buf, pos, end, body, head)
             if wait is None or wait.follower:
                 return
-            wait_ns, no_wait_bytes = wait.wait_ms * _NS_PER_MS, wait.no_wait_bytes
+            wait_ns, no_wait_bytes = wait.wait_ms * NS_PER_MS, wait.no_wait_bytes
         acks_all = (
             key == api.PRODUCE
             and body + 4 <= min(end, pos + 4 + length)

@@ -93,7 +93,6 @@ class RequestReader(ChannelDirection, ABC):
 
 
 _HEAD: Final = REQUEST_HEAD.unpack_from  # length, API key, version, correlation id, length of the client id
-_HEAD_BYTES: Final = HEAD_BYTES
 Handled: TypeAlias = "Callable[[RequestDirection, Buffer, int, int, int, RequestHead, int], int]"
 _BEFORE_USER: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 
@@ -140,18 +139,18 @@ class RequestDirection(RequestReader):
                 if size != REQUEST_FOLLOWS:
                     pos += size
                     continue
-            if end - pos < _HEAD_BYTES:
+            if end - pos < HEAD_BYTES:
                 self.handle_short_header(buf, pos, end)
                 break
             head: RequestHead = _HEAD(buf, pos)
             length, key, version, correlation_id, client_id_length = head
-            body = pos + _HEAD_BYTES + client_id_length
+            body = pos + HEAD_BYTES + client_id_length
             next_pos = pos + 4 + length
             if not (  # the usual case: a complete header with the same client id as the last one
                 client_id_length == self._client_id_length >= 0
                 and end >= body <= next_pos
                 and length <= self.length_max
-                and buf.startswith(self._client_id, pos + _HEAD_BYTES)
+                and buf.startswith(self._client_id, pos + HEAD_BYTES)
                 and state.identity is not None
             ):
                 body = self._identify(buf, pos, end, head, now_ms)
@@ -306,12 +305,12 @@ class RequestDirection(RequestReader):
         """
         self.check_header(buf, pos, head)
         _, key, _, _, client_id_length = head
-        body = pos + _HEAD_BYTES + max(client_id_length, 0)
+        body = pos + HEAD_BYTES + max(client_id_length, 0)
         if body > end:
             self.verdict.need = body - pos
             self.verdict.order = MORE
             return 0
-        self._client_id = bytes(buf[pos + _HEAD_BYTES : body])
+        self._client_id = bytes(buf[pos + HEAD_BYTES : body])
         self._client_id_length = client_id_length
         self.state.identify(self._client_id, now_ms)
         if client_id_length > CLIENT_ID_CHARACTERS_MAX:  # too long to be kept on every connection

@@ -45,13 +45,13 @@ def fetch_responses(draw: st.DrawFn, version: int) -> Any:
 
 @pytest.mark.parametrize("version", range(19))
 @FEW
-@given(data=st.data(), pieces=PIECES)
+@given(data=st.data(), pieces=PIECES, stale=st.sampled_from([0, 1, 255]))
 def test_only_addresses_change_however_the_stream_is_cut(
-    version: int, data: st.DataObject, pieces: list[int]
+    version: int, data: st.DataObject, pieces: list[int], stale: int
 ) -> None:
     frame = framed(data.draw(fetch_responses(version)))
     whole = relay(FetchWalk(version, len(frame) - 4), frame, [], hide_odd)
-    assert relay(FetchWalk(version, len(frame) - 4), frame, pieces, hide_odd) == whole
+    assert relay(FetchWalk(version, len(frame) - 4), frame, pieces, hide_odd, stale) == whole
     assert len(whole) == len(frame)
     before, after = decoded(CLS, version, frame), decoded(CLS, version, whole)
     if version >= 16:

@@ -14,6 +14,7 @@ from protocol.errors import WireError
 from proxy.channel import PeerError
 from tests.property.test_channel_garbage import DAMAGE, Damage, damaged
 from tests.support.frames import LIST_OFFSETS, frame, request, some_response
+from tests.support.memory_shell import MemoryShell
 from tests.support.playbook import Playbook, playbook
 
 FUZZ: Final = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -53,26 +54,12 @@ def exchanges(draw: st.DrawFn) -> Frames:
 
 
 def relay(frames: Frames, pieces: list[int]) -> Playbook:
-    """Show everything in turn, cut into pieces; a PeerError or WireError ends it."""
+    """Relay everything, cut into pieces; a PeerError or WireError ends it."""
     talk = playbook()
-    turn = 0
-    kept = {True: bytearray(), False: bytearray()}
-    for pair in frames:
-        for from_client, data in zip((True, False), pair, strict=True):
-            direction = talk.channel.requests if from_client else talk.channel.responses
-            at = 0
-            while at < len(data):
-                size = pieces[turn % len(pieces)]
-                turn += 1
-                kept[from_client] += data[at : at + size]
-                at += size
-                start = 0
-                while True:
-                    start += direction.receive(kept[from_client], start, len(kept[from_client]), 0).passing
-                    if direction.verdict.order != 2:  # REPLACE
-                        break
-                    start += direction.verdict.drop
-                del kept[from_client][:start]
+    responses = iter([said for _, said in frames])
+    MemoryShell(
+        talk.channel, lambda _: next(responses, b""), b"".join(asked for asked, _ in frames), pieces
+    ).run()
     return talk
 
 

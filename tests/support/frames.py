@@ -154,10 +154,11 @@ def produce_to(
     correlation_id: int = 1,
     client_id: str | None = "a",
     acks: int = -1,
+    transactional_id: str | None = None,
 ) -> bytes:
     """A whole Produce request with records of these sizes, one number a partition; ids since version 13."""
-    transactional_id = b"\0" if version >= 9 else b"\xff\xff" if version >= 3 else b""
-    body = transactional_id + struct.pack(">hi", acks, 30_000)
+    body = string_bytes(transactional_id, version >= 9) if version >= 3 else b""
+    body += struct.pack(">hi", acks, 30_000)
     body += _topics(version, 9, topics, lambda partition: struct.pack(">i", partition))
     return request(PRODUCE, version, body, correlation_id=correlation_id, client_id=client_id)
 

@@ -40,7 +40,7 @@ REQUEST_HANDLERS: Final[dict[int, RequestHandler]] = {
     api.FIND_COORDINATOR: addresses.rewritten_request,
     api.DESCRIBE_CLUSTER: addresses.rewritten_request,
     DESCRIBE_CONFIGS: addresses.configs_request,
-    api.DESCRIBE_QUORUM: addresses.quorum_request,
+    api.DESCRIBE_QUORUM: addresses.rewritten_request,
     api.API_VERSIONS: addresses.api_versions_request,
     api.SHARE_FETCH: share.fetch_request,
     api.SHARE_ACKNOWLEDGE: share.acknowledge_request,

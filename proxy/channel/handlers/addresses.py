@@ -261,11 +261,12 @@ _METADATA: Final = _Metadata()
 _REWRITTEN: Final = {
     api.FIND_COORDINATOR: Rewritten(api.FIND_COORDINATOR, addresses.rewrite_find_coordinator, _mapped),
     api.DESCRIBE_CLUSTER: Rewritten(api.DESCRIBE_CLUSTER, addresses.rewrite_describe_cluster, _mapped),
+    api.DESCRIBE_QUORUM: Rewritten(api.DESCRIBE_QUORUM, addresses.quorum_without_addresses),
 }
 _APIS: Final = Rewritten(api.API_VERSIONS, api_versions.rewrite, _offered)
 
 
-def _owe(direction: ChannelDirection, head: RequestHead, owed: Owed) -> int:
+def _owe(direction: ChannelDirection, head: RequestHead, owed: Owed | None) -> int:
     """Add an owed response that is rewritten in a gateway, and forwarded unchanged in a sidecar; returns 0."""
     _, _, version, correlation_id, _ = head
     if direction.state.settings.address_map is None:
@@ -298,8 +299,10 @@ def rewritten_request(
     head: RequestHead,
     _now_ms: int,
 ) -> int:
-    """Owe a FindCoordinator or DescribeCluster response, whose addresses are rewritten in a gateway."""
-    return _owe(direction, head, _REWRITTEN[head[1]])
+    """Owe a FindCoordinator, DescribeCluster or DescribeQuorum response, rewritten in a gateway."""
+    _, key, version, _, _ = head
+    without = key == api.DESCRIBE_QUORUM and version < addresses.ENDPOINTS_SINCE  # any address
+    return _owe(direction, head, None if without else _REWRITTEN[key])
 
 
 def api_versions_request(
@@ -322,10 +325,7 @@ def api_versions_request(
 # voters without their listeners; otherwise a client could bypass the proxy. A sidecar's responses and those that are
 # not about a broker are forwarded unchanged. Ignored: the values of all other configs.
 
-_WITHOUT_ADDRESSES: Final = {
-    api.DESCRIBE_CONFIGS: Rewritten(api.DESCRIBE_CONFIGS, addresses.configs_without_addresses),
-    api.DESCRIBE_QUORUM: Rewritten(api.DESCRIBE_QUORUM, addresses.quorum_without_addresses),
-}
+_CONFIGS: Final = Rewritten(api.DESCRIBE_CONFIGS, addresses.configs_without_addresses)
 
 
 def configs_request(
@@ -343,25 +343,6 @@ def configs_request(
         asks = direction.parse(addresses.names_broker, copied(buf, pos, frame_end), fields_at - pos, version)
         if asks is None:
             return direction.verdict.order
-        owed = _WITHOUT_ADDRESSES[key] if asks else None
-    direction.state.in_flight.append((correlation_id, version, owed))
-    return 0
-
-
-def quorum_request(
-    direction: ChannelDirection,
-    _buf: Buffer,
-    _pos: int,
-    _end: int,
-    _body: int,
-    head: RequestHead,
-    _now_ms: int,
-) -> int:
-    """Owe a DescribeQuorum response; a gateway removes the addresses from it."""
-    _, key, version, correlation_id, _ = head
-    owed = None
-    if direction.state.settings.address_map is not None:
-        check_version(head)
-        owed = _WITHOUT_ADDRESSES[key] if version >= addresses.ENDPOINTS_SINCE else None
+        owed = _CONFIGS if asks else None
     direction.state.in_flight.append((correlation_id, version, owed))
     return 0

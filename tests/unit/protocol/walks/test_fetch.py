@@ -15,24 +15,12 @@ def ours(node_id: int, _host: str, _port: int) -> tuple[str, int] | None:
     return ("127.0.0.1", 19100 + node_id)
 
 
-def response(
-    version: int, sizes: list[int], hosts: list[str], rack: str | None = None, aborted: int = 0
-) -> bytes:
-    """One topic with a partition a size, the last with aborted transactions, and one endpoint a host."""
-    transactions = [
-        struct(CLS, version, "AbortedTransaction", producer_id=n, first_offset=n) for n in range(aborted)
-    ]
+def response(version: int, sizes: list[int], hosts: list[str], rack: str | None = None) -> bytes:
+    """One topic with a partition a size, and one endpoint a host."""
     partitions = [
         struct(CLS, version, "PartitionData", partition_index=n, records=b"r" * size, aborted_transactions=[])
         for n, size in enumerate(sizes)
     ]
-    partitions[-1].aborted_transactions = transactions
-    if aborted and version >= 12:
-        # A leader in a tag behind the records, as partitions that have moved have it.
-        leader = struct(CLS, version, "LeaderIdAndEpoch", leader_id=3, leader_epoch=4)
-        partitions[1] = struct(
-            CLS, version, "PartitionData", records=b"r", aborted_transactions=[], current_leader=leader
-        )
     nodes = [
         struct(CLS, version, "NodeEndpoint", node_id=n, host=host, port=9092, rack=rack)
         for n, host in enumerate(hosts if version >= 16 else [])
@@ -69,16 +57,6 @@ def test_part_that_is_cut_is_shown_again() -> None:
     rest = bytearray(frame[head:])
     assert walk.feed(rest, 0, len(rest), ours) == len(rest)
     assert walk.done
-
-
-@pytest.mark.parametrize("stale", [0, 1, 255])
-@pytest.mark.parametrize("version", [4, 11, 12, 13, 16, 18])
-def test_every_cut_gives_the_same_bytes(version: int, stale: int) -> None:
-    # Lengths of one, two and three bytes as varints.
-    frame = response(version, [0, 5, 126, 200, 17_000, 3], ["10.0.0.11", "10.0.0.12"], aborted=2)
-    whole = relay(FetchWalk(version, len(frame) - 4), frame, [], ours)
-    for cut in [*range(1, 700), *range(17_200, len(frame))]:
-        assert relay(FetchWalk(version, len(frame) - 4), frame, [cut], ours, stale) == whole, cut
 
 
 def test_next_frame_in_the_buffer_is_left_alone() -> None:

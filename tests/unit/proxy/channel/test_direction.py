@@ -30,7 +30,6 @@ from tests.support.frames import (
 from tests.support.playbook import (
     Drop,
     Insert,
-    More,
     Pass,
     Passthrough,
     Playbook,
@@ -199,14 +198,6 @@ def test_payload_that_has_not_come_is_not_looked_at() -> None:
     talk.passthrough("client", 0, len(asked) - 100 - 3)
     assert not talk.channel.idle()
     talk.client(5, asked[-3:], Pass(asked[-3:]), Wait(2005))
-
-
-def test_part_that_is_cut_is_kept() -> None:
-    talk = limited()
-    asked = produce_to(9, OVER)
-    at = asked.index(b"\2t") + 1  # within the topic's name
-    talk.client(0, asked[:at], Pass(asked[: at - 1]), More(2))
-    talk.client(0, asked[at:], Pass(asked[at - 1 :]), Wait(2000))
 
 
 def test_mute_of_a_response_waits_for_the_request_under_way() -> None:

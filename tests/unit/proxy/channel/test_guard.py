@@ -16,7 +16,7 @@ from protocol import api
 from protocol.api import API_NAMES, MAX_VERSION, flexible
 from protocol.primitives import count_bytes, string_bytes
 from proxy.channel.own import NEWEST, TREATMENTS, OwnNames, Treatment, own_names
-from tests.support.frames import filler, frame, request
+from tests.support.frames import frame, produce_to, request
 from tests.support.kafka_definitions import body, needs_jar, versions_of
 from tests.support.playbook import Drop, Ends, Insert, More, Pass, Passthrough, Playbook, playbook
 from tests.unit.protocol.kafka_frames import RESPONSES, decoded
@@ -209,14 +209,7 @@ def test_partitions_of_a_transaction_are_refused_one_by_one() -> None:
 
 def produced(version: int, topics: list[str], *, acks: int = -1, fence: str | None = None) -> bytes:
     """A Produce of one partition a topic, with 3,000 bytes of records each."""
-    compact = version >= 9
-    fields = string_bytes(fence, compact) if version >= 3 else b""
-    fields += struct.pack(">hi", acks, 1000) + count_bytes(len(topics), compact)
-    for topic in topics:
-        records = count_bytes(3000, compact) + filler(3000)
-        fields += string_bytes(topic, compact) + count_bytes(1, compact) + bytes(4) + records
-        fields += b"\0\0" * compact
-    return request(api.PRODUCE, version, fields + b"\0" * compact)
+    return produce_to(version, {topic: [3000] for topic in topics}, acks=acks, transactional_id=fence)
 
 
 def acknowledged(version: int, topics: dict[str, int]) -> bytes:
