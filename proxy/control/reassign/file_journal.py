@@ -57,7 +57,6 @@ class FileJournal:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._path = directory / _NAME
-        self._sequence = 0
         self._state: JournalState | None = None
         self._reset()
 
@@ -91,7 +90,7 @@ class FileJournal:
         try:
             with self._locked():
                 self._catch_up()
-                if expected is not None and self._sequence != expected:
+                if expected is not None and self._contents.sequence != expected:
                     raise ConflictError
                 if term is not None and self._contents.term.number != term:
                     raise FencedError(self._contents.term.executor)
@@ -128,7 +127,7 @@ class FileJournal:
                         continue
                     self._contents.apply(record)
                     # The new file continues the old one's sequence, so that no number is used twice.
-                    self._sequence = max(self._sequence, sequence)
+                    self._contents.sequence = max(self._contents.sequence, sequence)
                 self._rewrite(
                     [replace(entry, unsure=True) for entry in self._contents.entries.values()], aside
                 )
@@ -139,13 +138,12 @@ class FileJournal:
 
     def _current_state(self) -> JournalState:
         """Return the contents; the same object as before if nothing has changed."""
-        if self._state is None or self._state.sequence != self._sequence:
-            self._state = self._contents.state(self._sequence)
+        if self._state is None or self._state.sequence != self._contents.sequence:
+            self._state = self._contents.state()
         return self._state
 
     def _reset(self) -> None:
         self._contents = Contents()
-        self._sequence = 0
         self._lines = 0
         self._inode = 0
         self._offset = 0
@@ -183,17 +181,19 @@ class FileJournal:
             sequence, record = read_line(line[:-1])
         except LineError as error:
             raise DamagedError(f"{where}: {error}") from None
-        if self._lines and sequence != self._sequence + 1:
-            raise DamagedError(f"{where}: has number {sequence} after {self._sequence}")
+        if self._lines and sequence != self._contents.sequence + 1:
+            raise DamagedError(f"{where}: has number {sequence} after {self._contents.sequence}")
         self._contents.apply(record)
-        self._sequence = sequence
+        self._contents.sequence = sequence
         self._lines += 1
         self._offset += len(line)
 
     def _write(self, records: Sequence[Record]) -> None:
         if not records:
             return
-        lines = [write_line(self._sequence + 1 + index, record) for index, record in enumerate(records)]
+        lines = [
+            write_line(self._contents.sequence + 1 + index, record) for index, record in enumerate(records)
+        ]
         if max(map(len, lines)) > LINE_BYTES_MAX:
             raise JournalError(f"a move of {max(map(len, lines))} bytes is longer than {LINE_BYTES_MAX}")
         fresh = not self._path.exists()
@@ -215,7 +215,7 @@ class FileJournal:
             os.close(descriptor)
         for line, record in zip(lines, records, strict=True):
             self._contents.apply(record)
-            self._sequence += 1
+            self._contents.sequence += 1
             self._lines += 1
             self._offset += len(line)
 
@@ -232,7 +232,7 @@ class FileJournal:
 
     def _rewrite(self, entries: Iterable[Entry], aside: Path | None = None) -> None:
         """Replace the file by one with the current moves only; the old one is kept as `aside` if that is given."""
-        sequence = self._sequence + 1
+        sequence = self._contents.sequence + 1
         # The term comes last: the first entry resets the totals.
         records: list[Record] = [*entries, replace(self._contents.term, over=self._contents.ended_totals)]
         lines = [write_line(sequence + index, record) for index, record in enumerate(records)]

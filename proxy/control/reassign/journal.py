@@ -305,16 +305,13 @@ class Leadership(Protocol):
         """Stop executing, so that another process may."""
 
 
-_NO_TERM: Final = Term(0, "")
+class Contents(Struct):
+    """The contents of a journal, built record by record; `sequence` is that of the last one."""
 
-
-class Contents:
-    """The contents of a journal, built record by record."""
-
-    def __init__(self) -> None:
-        self.entries: dict[TopicPartition, Entry] = {}
-        self.term = _NO_TERM
-        self.ended_totals = EndedTotals()
+    entries: dict[TopicPartition, Entry] = {}
+    term: Term = Term(0, "")
+    ended_totals: EndedTotals = EndedTotals()
+    sequence: int = 0
 
     def apply(self, record: Record) -> None:
         """Change the contents by the next record of the journal."""
@@ -329,9 +326,9 @@ class Contents:
             if record.over is not None:
                 self.ended_totals = record.over
 
-    def state(self, sequence: int) -> JournalState:
+    def state(self) -> JournalState:
         """Return the contents as they are now."""
-        return JournalState(dict(self.entries), self.term, sequence, self.ended_totals)
+        return JournalState(dict(self.entries), self.term, self.sequence, self.ended_totals)
 
 
 # The journal for the event loop: its calls run in a thread, one after the other; the last state is kept.
@@ -339,8 +336,6 @@ class Contents:
 # A decision about several partitions holds `planning_lock`, so that the API and the executor of one process do not use
 # the same slot twice; between processes the journal's sequence prevents that.
 
-
-_NO_STATE: Final = JournalState({}, Term(0, ""), 0)
 
 logger = logging.getLogger(__name__)
 
@@ -364,7 +359,7 @@ class AsyncJournal:
         self._journal = journal
         self._lock = asyncio.Lock()
         self.process = process
-        self.state = _NO_STATE
+        self.state = Contents().state()
         self.partitions: Mapping[TopicPartition, PartitionState] = {}
         self.shown = OngoingMoves()
         self.planning_lock = asyncio.Lock()

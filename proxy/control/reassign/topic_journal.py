@@ -220,8 +220,6 @@ class TopicJournal:
         self._mark = ""  # the process that was the last to begin
         self._contents = Contents()
         self._fresh: Contents | None = None  # while the topic is read from its beginning
-        self._sequence = 0
-        self._fresh_sequence = 0
         self._complete = False
         self._next_offset = 0
         self._damaged: dict[Found, str] = {}
@@ -268,7 +266,7 @@ class TopicJournal:
         with self._lock:
             self._drain()
             self._check()
-            if expected is not None and self._sequence != expected:
+            if expected is not None and self._contents.sequence != expected:
                 raise ConflictError
             if term is not None and (self._contents.term.number != term or not self.held):
                 raise FencedError(self._contents.term.executor)
@@ -351,13 +349,12 @@ class TopicJournal:
     # Appending.
 
     def _encoded(self, records: Sequence[Record]) -> list[TopicRecord]:
-        after = Contents()
-        after.entries, after.term = dict(self._contents.entries), self._contents.term
-        after.ended_totals = self._contents.ended_totals
+        known = self._contents
+        after = Contents(dict(known.entries), known.term, known.ended_totals)
         for record in records:
             after.apply(record)
         try:
-            return write_records(records, after.term, after.ended_totals, self._sequence)
+            return write_records(records, after.term, after.ended_totals, known.sequence)
         except LineError as error:
             raise JournalError(str(error)) from error
 
@@ -458,7 +455,7 @@ class TopicJournal:
 
     def _take(self, portion: Portion) -> None:
         if portion.begins:
-            self._fresh, self._fresh_sequence = Contents(), 0
+            self._fresh = Contents()
             self._damaged.clear()
             self._topic_id = portion.topic_id
             self._stamps.begin()
@@ -472,7 +469,7 @@ class TopicJournal:
         self._next_offset = portion.next_offset
         self._state = None if portion.records or portion.begins else self._state
         if portion.complete and self._fresh is not None:
-            self._contents, self._sequence, self._fresh = self._fresh, self._fresh_sequence, None
+            self._contents, self._fresh = self._fresh, None
             self._complete = True
 
     def _apply(self, record: TopicRecord) -> None:
@@ -514,10 +511,7 @@ class TopicJournal:
             contents.ended_totals = found.over or EndedTotals()
         if record.mark:
             self._signed_sequence = max(self._signed_sequence, sequence)
-        if self._fresh is None:
-            self._sequence = max(self._sequence, sequence)
-        else:
-            self._fresh_sequence = max(self._fresh_sequence, sequence)
+        contents.sequence = max(contents.sequence, sequence)
 
     def _accepts(self, record: TopicRecord) -> bool:
         """Whether a record counts. With a secret it must be signed, and must not repeat an earlier one."""
@@ -550,10 +544,7 @@ class TopicJournal:
         self._damaged = {place: text for place, text in self._damaged.items() if place in places}
         if None not in places:
             contents.term, contents.ended_totals = Term(0, ""), EndedTotals()
-        if self._fresh is None:
-            self._sequence = self._signed_sequence
-        else:
-            self._fresh_sequence = self._signed_sequence
+        contents.sequence = self._signed_sequence
         self._state = None
 
     def _ignored(self, cause: str, record: TopicRecord | None, count: int = 1) -> None:
@@ -571,8 +562,8 @@ class TopicJournal:
             event(logger, logging.WARNING, text, topic=self.topic)
 
     def _current(self) -> JournalState:
-        if self._state is None or self._state.sequence != self._sequence:
-            self._state = self._contents.state(self._sequence)
+        if self._state is None or self._state.sequence != self._contents.sequence:
+            self._state = self._contents.state()
         return self._state
 
 
