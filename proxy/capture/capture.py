@@ -102,16 +102,8 @@ def start(
     writer = Writer(recorder, directory, tables, counters, process, *rotate, names.known, ask)
     sys.setswitchinterval(_TURN_SECONDS)
     writer.start()
-    event(
-        logger,
-        logging.INFO,
-        "capturing",
-        directory=str(options.directory),
-        process=process,
-        sample=options.sample,
-        frames=options.frames,
-        unfinished_removed=removed,
-    )
+    fields = {"directory": str(options.directory), "process": process, "frames": options.frames}
+    event(logger, logging.INFO, "capturing", **fields, sample=options.sample, unfinished_removed=removed)
     return Capture(recorder, writer, counters)
 
 

@@ -372,14 +372,9 @@ class Writer:
         self.stats.dropped["disk"] += rows
         rows += self._drop_file("disk")
         self._retry_at = time.monotonic() + RETRY_SECONDS
-        event(
-            logger,
-            logging.ERROR,
-            "cannot write the capture",
-            problem=error.strerror or str(error),
-            rows_dropped=rows,
-            retry_seconds=RETRY_SECONDS,
-        )
+        said, problem = "cannot write the capture", error.strerror or str(error)
+        fields = {"rows_dropped": rows, "retry_seconds": RETRY_SECONDS}
+        event(logger, logging.ERROR, said, problem=problem, **fields)
 
     def _drop_file(self, cause: str) -> int:
         """Remove the current file; returns the number of dropped rows."""

@@ -1,40 +1,13 @@
-"""The socket methods that pumps and connections use; implemented by plain and by TLS sockets."""
+"""The sockets that pumps and connections use: plain ones, and those of TLS with the same methods."""
 
 import contextlib
 import socket
 import ssl
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from proxy.net.shared import READ_BYTES_MAX, Shared
 
 Buffer = memoryview | bytes | bytearray
-
-
-class Stream(Protocol):
-    """A connected, non-blocking socket."""
-
-    def fileno(self) -> int:
-        """Return the descriptor, for waiting."""
-
-    def recv_into(self, buffer: memoryview, nbytes: int, /) -> int:
-        """Read into the buffer; returns the number of bytes, 0 at the end of the stream. BlockingIOError: none are
-        available.
-        """
-
-    def send(self, data: Buffer, flags: int = 0, /) -> int:
-        """Write as much as is accepted; returns the number of bytes. BlockingIOError: none are accepted now."""
-
-    def setsockopt(self, level: int, optname: int, value: int, /) -> None:
-        """Set an option of the socket."""
-
-    def shutdown(self, how: int, /) -> None:
-        """End the receiving (SHUT_RD) or sending (SHUT_WR) direction; the other one stays open."""
-
-    def detach(self) -> int:
-        """Return the descriptor and give up ownership: the caller closes it."""
-
-    def close(self) -> None:
-        """Close both directions."""
 
 
 # A TLS connection with the interface of a plain socket.
@@ -55,7 +28,7 @@ _WANTS: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class TlsSocket:
-    """A `Stream` over a socket whose handshake is complete."""
+    """A socket whose handshake is complete; its methods are those of a plain, non-blocking socket."""
 
     __slots__ = ("_sock",)
 
@@ -140,6 +113,9 @@ class TlsSocket:
         with contextlib.suppress(OSError, ValueError):  # it does not wait for the peer's close_notify
             self._sock.unwrap()
 
+
+Stream: TypeAlias = socket.socket | TlsSocket
+"""A connected, non-blocking socket."""
 
 # A socket that is closed softly: its sending side is shut down, and further input is read and dropped.
 #

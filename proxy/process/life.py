@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 from protocol.errors import WireError
 from protocol.messages.replica_session import Partition
@@ -244,10 +244,7 @@ class Life:
             messages.Beat: self._beat,
             messages.Ask: self._asked,
             messages.Withdraw: self._withdrawn,
-            messages.Counted: self._take_figures,
-            messages.Weighed: self._take_figures,
-            messages.Taken: self._take_figures,
-            messages.Looked: self._take_figures,
+            **dict.fromkeys(get_args(Figures), self._take_figures),
         }
 
     async def start(self, terms: LeaseTerms) -> None:

@@ -156,9 +156,7 @@ class Worker:
                 said.number, Forward(said.api_key, said.frame, said.plan)
             ),
             messages.Refusal: lambda said: self._respond(said.number, PeerError(said.cause, said.detail)),
-            messages.Scrape: self._scrape,
-            messages.TakeRows: self._scrape,
-            messages.Look: self._scrape,
+            **dict.fromkeys((messages.Scrape, messages.TakeRows, messages.Look), self._scrape),
             messages.Drain: self._drain,
         }
 
