@@ -14,9 +14,9 @@ Atheris but `run`, which is a process of its own: the corpus is replayed with th
     shell       shows bytes to a channel as `proxy.net.pump` does
     dialogue    scripts of several requests and responses; one request; one request and its response
     messages    readers of single messages, by name and version
-    peers       readers of what is no Kafka message: PROXY, tokens, certificates, HTTP
     fleet       messages between members of a fleet; what comes to its port, and what members of the group say
-    files       readers of files (configuration, quotas, broker map, journal) and of records of the quota topic
+    readers     readers of what is no Kafka message: PROXY, tokens, certificates, HTTP; of files (configuration, quotas,
+                broker map, journal) and of records of the quota topic
     targets     all of them by name
     run         one target under Atheris, in a process of its own
     corpus      inputs that are kept: texts in `corpus/`; `seeds` makes them, `minimise` keeps few

@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,45 +28,34 @@ _SLOW_MS: Final = 50
 _SHOWN: Final = re.compile(rb"#(\d+)\s.*?cov: (\d+) ft: (\d+) corp: (\d+)/")
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a run has done."""
-
-    runs: int
-    seconds: float
-    edges: int
-    features: int
-    inputs: int
-    findings: list[str]
-
-
 def main() -> int:
     """Run what was asked for."""
     arguments = _arguments()
     unknown = set(arguments.targets) - set(TARGETS)
     if unknown:
-        print(
-            f"no such target: {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}", file=sys.stderr
-        )
+        known = ", ".join(TARGETS)
+        print(f"no such target: {', '.join(sorted(unknown))}; there are {known}", file=sys.stderr)
         return 2
     if arguments.input:
         return _show(arguments.targets, arguments.input)
-    print(
-        f"{'target':<15}{'runs':>10}{'seconds':>9}{'runs/s':>8}{'edges':>7}{'features':>10}{'inputs':>8}  findings"
-    )
+    widths = (15, 10, 9, 8, 7, 10, 8)
+    columns = ("target", "runs", "seconds", "runs/s", "edges", "features", "inputs")
+    print(_line(columns, widths), " findings")
     failed = False
     for name in arguments.targets or TARGETS:
-        done = _fuzz(name, arguments)
-        rate = done.runs / max(done.seconds, 0.001)
-        print(
-            f"{name:<15}{done.runs:>10}{done.seconds:>9.0f}{rate:>8.0f}{done.edges:>7}{done.features:>10}"
-            f"{done.inputs:>8}  {len(done.findings)}",
-            flush=True,
-        )
-        for finding in done.findings:
-            print(f"  {finding}", flush=True)
-        failed |= bool(done.findings)
+        began = time.monotonic()
+        shown, findings = _fuzz(name, arguments)
+        seconds = time.monotonic() - began
+        runs, edges, features, inputs = shown
+        cells = (name, runs, f"{seconds:.0f}", f"{runs / seconds:.0f}", edges, features, inputs)
+        print("\n  ".join([f"{_line(cells, widths)}  {len(findings)}", *findings]), flush=True)
+        failed |= bool(findings)
     return int(failed)
+
+
+def _line(cells: Sequence[object], widths: Sequence[int]) -> str:
+    first, *rest = (f"{cell:>{width}}" for cell, width in zip(map(str, cells), widths, strict=True))
+    return first.strip().ljust(widths[0]) + "".join(rest)
 
 
 def _show(targets: list[str], given: str) -> int:
@@ -83,65 +72,42 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"all of them: {', '.join(TARGETS)}")
     parser.add_argument("--runs", type=int, default=0, help="inputs for each target, instead of a time")
     parser.add_argument("--seconds", type=int, default=0, help=f"for each target; {_SECONDS} without --runs")
-    parser.add_argument(
-        "--work", type=Path, default=_WORK, help="where inputs and findings are (%(default)s)"
-    )
-    parser.add_argument(
-        "--slow-ms", type=float, default=_SLOW_MS, help="CPU time of a call; default %(default)s"
-    )
     parser.add_argument("--input", default="", help="a file, or its bytes in hex")
-    parser.add_argument("--seed", type=int, default=0, help="libFuzzer's; 0: another one every time")
     found = parser.parse_args()
     if not found.runs and not found.seconds:
         found.seconds = _SECONDS
     return found
 
 
-def _fuzz(name: str, arguments: argparse.Namespace) -> Outcome:
+def _fuzz(name: str, arguments: argparse.Namespace) -> tuple[list[int], list[str]]:
+    """Return runs, edges, features and inputs as libFuzzer tells them, and the findings."""
     target = TARGETS[name]
-    inputs, findings = arguments.work / "corpus" / name, arguments.work / "findings" / name
+    inputs, findings = _WORK / "corpus" / name, _WORK / "findings" / name
     corpus.unpack(name, inputs)
     findings.mkdir(parents=True, exist_ok=True)
-    words = arguments.work / f"{name}.dict"
-    words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.words))
+    words = _WORK / f"{name}.dict"
+    escaped = ("".join(f"\\x{byte:02x}" for byte in word) for word in target.words.split(b"|") if word)
+    words.write_text("".join(f'"{word}"\n' for word in escaped))
     options = [
         f"-max_len={target.input_bytes_max}",
         f"-timeout={_INPUT_SECONDS_MAX}",
         f"-report_slow_units={_INPUT_SECONDS_MAX}",
         f"-rss_limit_mb={_MEMORY_MIB_MAX}",
         f"-artifact_prefix={findings}/ended-",
-        f"-seed={arguments.seed}",
         *([f"-dict={words}"] if target.words else []),
         *([f"-runs={arguments.runs}"] if arguments.runs else []),
         *([f"-max_total_time={arguments.seconds}"] if arguments.seconds else []),
     ]
-    command = [
-        sys.executable,
-        "-m",
-        "tests.fuzz.run",
-        ",".join(target.packages),
-        name,
-        str(inputs),
-        str(findings),
-    ]
-    log = arguments.work / f"{name}.log"
-    started = time.monotonic()
+    command = [sys.executable, "-m", "tests.fuzz.run", ",".join(target.packages), name, str(inputs)]
+    command += [str(findings), str(_SLOW_MS / 1000), *options]
+    log = _WORK / f"{name}.log"
     with log.open("wb") as output:
-        bound = str(arguments.slow_ms / 1000)
-        code = subprocess.run(
-            [*command, bound, *options], stdout=output, stderr=output, check=False
-        ).returncode
-    seconds = time.monotonic() - started
+        code = subprocess.run(command, stdout=output, stderr=output, check=False).returncode
     shown = _SHOWN.findall(log.read_bytes())
-    runs, edges, features, kept = map(int, shown[-1]) if shown else (0, 0, 0, 0)
     found = _confirmed(name, findings)
     if code and not any(findings.glob("ended-*")):
         found.append(f"{log}: the fuzzer has ended with {code}")
-    return Outcome(runs, seconds, edges, features, kept, found)
-
-
-def _escaped(word: bytes) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in word)
+    return list(map(int, shown[-1])) if shown else [0, 0, 0, 0], found
 
 
 def _confirmed(name: str, directory: Path) -> list[str]:

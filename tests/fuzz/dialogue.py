@@ -16,6 +16,12 @@ what that needs:
     10 end              the channel takes no more, quotas are considered anew, or another broker is there
 
 A request's length is right, and a response's correlation id: most of what a fuzzer changes lies behind both.
+
+One request, or one request and its response, are shorter, so that a fuzzer gets deeper into a message:
+
+    request    kind, configuration (3 bytes), key, version, client id, flags, [how it is stretched], body
+    answer     kind, configuration (3 bytes), key, version, length of the request's body (2 bytes), that body, flags,
+               [how it is stretched], the response's body
 """
 
 import struct
@@ -28,12 +34,13 @@ from protocol.api import ALTER_PARTITION_REASSIGNMENTS, API_NAMES, flexible
 from protocol.errors import WireError
 from proxy.channel import Forward, PeerError
 from proxy.channel.direction import BARE_TOKEN
-from tests.fuzz.channels import channel
-from tests.fuzz.draw import Draw, stretched
+from tests.fuzz.channels import KINDS, channel
+from tests.fuzz.draw import Draw, stretching
 from tests.fuzz.shell import Shell
+from tests.support.frames import frame
 from tests.support.playbook import next_owed
 
-CLIENTS: Final[tuple[bytes | None, ...]] = (
+_CLIENTS: Final[tuple[bytes | None, ...]] = (
     b"a",
     b"b",
     None,
@@ -68,33 +75,30 @@ class _Script:
 
     def body(self, *, stretch: bool) -> bytes:
         """Read a body and, where it is stretched, how."""
-        draw = self.draw
-        how = (draw.int16(), draw.byte(), draw.byte(), draw.byte()) if stretch else None
-        found = draw.take(draw.int16())
-        return found if how is None else stretched(found, *how)
+        how = stretching(self.draw, stretch)
+        return how(self.draw.take(self.draw.int16()))
 
     def header(self) -> tuple[int, int, bytes]:
         """Read what stands in a request's header: key, version, and all of it as bytes."""
-        key, version, client = self.draw.int8(), self.draw.int8(), self.draw.pick(CLIENTS)
+        key, version, client = self.draw.int8(), self.draw.int8(), self.draw.pick(_CLIENTS)
         self._correlation_id += 1
-        return key, version, request(key, version, self._correlation_id, client)
+        return key, version, _head(key, version, self._correlation_id, client)
 
     def owed(self, body: bytes) -> None:
         """The broker responds to what it owes."""
         correlation_id, version = next_owed(self.shell.channel) or (0, 0)
-        self.shell.broker(response_frame(correlation_id, body), f"{self.kind} version {version}")
+        self.shell.broker(_response_frame(correlation_id, body), f"{self.kind} version {version}")
 
 
-def request(key: int, version: int, correlation_id: int, client: bytes | None) -> bytes:
+def _head(key: int, version: int, correlation_id: int, client: bytes | None) -> bytes:
     """A request's header without its length."""
     head = struct.pack(">hhih", key, version, correlation_id, -1 if client is None else len(client))
     return head + (client or b"") + (b"\0" if flexible(key, version) else b"")
 
 
-def response_frame(correlation_id: int, body: bytes) -> bytes:
+def _response_frame(correlation_id: int, body: bytes) -> bytes:
     """A response with its length; a bare token where one is owed."""
-    whole = body if correlation_id == BARE_TOKEN else struct.pack(">i", correlation_id) + body
-    return struct.pack(">i", len(whole)) + whole
+    return frame(body if correlation_id == BARE_TOKEN else struct.pack(">i", correlation_id) + body)
 
 
 def _label(kind: str, key: int, version: int) -> str:
@@ -103,8 +107,7 @@ def _label(kind: str, key: int, version: int) -> str:
 
 def _request(script: _Script, *, stretch: bool) -> None:
     key, version, head = script.header()
-    whole = head + script.body(stretch=stretch)
-    script.shell.client(struct.pack(">i", len(whole)) + whole, _label(script.kind, key, version))
+    script.shell.client(frame(head + script.body(stretch=stretch)), _label(script.kind, key, version))
 
 
 def _announced(script: _Script) -> None:
@@ -140,14 +143,12 @@ def _shell_responds(script: _Script) -> None:
     question, shell.question = shell.question, None
     if question is None:
         return
-    whole = struct.pack(">i", question.correlation_id) + body
     if question.plan is None and question.api_key == ALTER_PARTITION_REASSIGNMENTS:
-        head = request(question.api_key, question.version, question.correlation_id, b"a")
-        frame = struct.pack(">i", len(head) + len(body)) + head + body
-        shell.channel.responded(Forward(question.api_key, frame, "a plan"))
+        head = _head(question.api_key, question.version, question.correlation_id, b"a")
+        shell.channel.responded(Forward(question.api_key, frame(head + body), "a plan"))
         shell.later(0)
     else:
-        shell.respond_to_question(struct.pack(">i", len(whole)) + whole)
+        shell.respond_to_question(frame(struct.pack(">i", question.correlation_id) + body))
 
 
 def _end(script: _Script) -> None:
@@ -180,3 +181,56 @@ STEPS: Final[tuple[Callable[[_Script], None], ...]] = (
 def converse(kind: str, data: bytes) -> None:
     """Carry out a script with a channel of this kind."""
     _Script(kind, Draw(data)).run()
+
+
+_KINDS: Final = tuple(KINDS)
+_STRETCHED, _CUT, _TAGGED = 1, 2, 4
+
+
+def asked(data: bytes) -> None:
+    """One request."""
+    draw = Draw(data)
+    kind = draw.pick(_KINDS)
+    shell = Shell(channel(kind, draw))
+    key, version, client = draw.int8(), draw.int8(), draw.pick(_CLIENTS)
+    flags, size, body = _flagged(draw)
+    head = _head(key, version, 1, client)
+    if flags & _TAGGED and flexible(key, version):
+        head = head[:-1]  # its tags are in the body
+    shell.cut(size)
+    _say(shell, head + body, None, _label(kind, key, version))
+
+
+def responded(data: bytes) -> None:
+    """One request and its response."""
+    draw = Draw(data)
+    kind = draw.pick(_KINDS)
+    shell = Shell(channel(kind, draw))
+    key, version = draw.int8(), draw.int8()
+    sent = _head(key, version, 1, b"a") + draw.take(draw.int16())
+    flags, size, body = _flagged(draw)
+    if flexible(key, version) and not flags & _TAGGED:
+        body = b"\0" + body
+    _say(shell, sent, (body, size), _label(kind, key, version))
+
+
+def _flagged(draw: Draw) -> tuple[int, int, bytes]:
+    """Flags, the size of pieces, and the body."""
+    flags = draw.byte()
+    size = (draw.byte() if flags & _CUT else 0) or 1 << 16
+    how = stretching(draw, flags & _STRETCHED)
+    return flags, size, how(draw.rest())
+
+
+def _say(shell: Shell, sent: bytes, said: tuple[bytes, int] | None, label: str) -> None:
+    try:
+        with suppress(*_CLOSED):
+            shell.client(frame(sent), label)
+            if said is not None:
+                body, size = said
+                shell.cut(size)
+                correlation_id, _ = next_owed(shell.channel) or (1, 0)
+                shell.broker(_response_frame(correlation_id, body), label)
+            shell.later(10_000)
+    finally:
+        shell.channel.close(shell.now_ms)

@@ -5,7 +5,7 @@ are not, so a part of a body may be written many times over (`stretched`), with 
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from protocol.primitives import uvarint_bytes
@@ -75,6 +75,14 @@ class Draw:
     def rest(self) -> bytes:
         """All that is left."""
         return self.take(len(self._data))
+
+
+def stretching(draw: Draw, wanted: int) -> Callable[[bytes], bytes]:
+    """Read how a body is stretched, if it is; return what does it."""
+    if not wanted:
+        return lambda body: body
+    how = (draw.int16(), draw.byte(), draw.byte(), draw.byte())
+    return lambda body: stretched(body, *how)
 
 
 def times(byte: int) -> int:

@@ -5,15 +5,12 @@ its length and header where the reader wants a whole frame. A large message is r
 not bounded here; whether it is given there, `requests` and `answers` see.
 """
 
-import struct
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
 from kafka_client import Request, topics
-from kafka_client import metadata as configs
-from kafka_client import metadata as own_metadata
-from kafka_client import metadata as replicas
+from kafka_client import metadata as own
 from kafka_client import quotas as own_quotas
 from offline.replay import frames
 from offline.replay import messages as replay_responses
@@ -31,12 +28,10 @@ from protocol.messages import (
     sasl,
     topic_mutations,
 )
-from protocol.messages import metadata as metadata_topics
-from protocol.messages import reassignments as alter_reassignments
-from protocol.messages import topic_mutations as topic_mutation_responses
 from proxy.system.threads import AT_ONCE_BYTES_MAX
-from tests.fuzz.draw import Draw, stretched
+from tests.fuzz.draw import Draw, stretching
 from tests.fuzz.stopwatch import timed
+from tests.support.frames import frame as framed
 from tests.support.playbook import gateway_address
 from tests.unit.protocol.kafka_frames import rewrite_produce
 
@@ -54,10 +49,9 @@ def _mutation_response(frame: bytes, version: int) -> object:
     key, version = _MUTATIONS[version % 3], version // 3
     if version > api.MAX_VERSION[key]:
         return None
-    found = topic_mutation_responses.read_response(frame, key, version)
-    return topic_mutation_responses.merged_response(
-        frame, found, reversed(found.topics), compact=api.flexible(key, version)
-    )
+    found = topic_mutations.read_response(frame, key, version)
+    compact = api.flexible(key, version)
+    return topic_mutations.merged_response(frame, found, reversed(found.topics), compact=compact)
 
 
 def _throttle(frame: bytes, version: int) -> object:
@@ -81,8 +75,7 @@ def _sasl(frame: bytes, version: int) -> object:
 
 
 def _asked_again(frame: bytes, version: int) -> object:
-    key = version % 95
-    return frames.resendable(frame, key, version // 95, 7)
+    return frames.resendable(frame, version % 95, version // 95, 7)
 
 
 def _freed(frame: bytes, _version: int) -> object:
@@ -99,47 +92,41 @@ def _own(request: Request[Any]) -> Reader:
     return lambda frame, _: request.read((len(frame) - 4).to_bytes(4, "big") + frame[4:])
 
 
+def _addressed(rewrite: Callable[..., object], *more: object) -> Reader:
+    return lambda frame, version: rewrite(frame, version, gateway_address, *more)
+
+
+def _asked(read: Callable[..., object]) -> Reader:
+    """The reader of a request, from its body to its end."""
+    return lambda frame, version: read(frame, _BODY, len(frame), version)
+
+
 # Only appended to: an input of the corpus names its reader by the place.
 READERS: Final[tuple[tuple[str, Reader], ...]] = (
     ("api_versions.rewrite", api_versions.rewrite),
-    (
-        "describe_cluster.rewrite",
-        lambda frame, v: addresses.rewrite_describe_cluster(frame, v, gateway_address),
-    ),
-    (
-        "find_coordinator.rewrite",
-        lambda frame, v: addresses.rewrite_find_coordinator(frame, v, gateway_address),
-    ),
-    ("metadata.rewrite_head", lambda frame, v: metadata.rewrite_head(frame, v, gateway_address)),
-    ("produce.rewrite_response", lambda frame, v: rewrite_produce(frame, v, gateway_address, 5)),
-    ("produce.acks", lambda frame, v: produce.acks(frame, _BODY, len(frame), v)),
-    ("fetch.read_request", lambda frame, v: fetch.read_request(frame, _BODY, len(frame), v)),
+    ("describe_cluster.rewrite", _addressed(addresses.rewrite_describe_cluster)),
+    ("find_coordinator.rewrite", _addressed(addresses.rewrite_find_coordinator)),
+    ("metadata.rewrite_head", _addressed(metadata.rewrite_head)),
+    ("produce.rewrite_response", _addressed(rewrite_produce, 5)),
+    ("produce.acks", _asked(produce.acks)),
+    ("fetch.read_request", _asked(fetch.read_request)),
     ("fetch.full_topics", lambda frame, v: fetch.full_topics(frame, _BODY, v)),
-    ("groups.session_timeout_ms", lambda frame, v: groups.session_timeout_ms(frame, _BODY, len(frame), v)),
-    ("metadata_topics.read_request", lambda frame, v: metadata_topics.read_request(frame, _BODY, v)),
-    ("metadata_topics.read_topics", metadata_topics.read_topics),
-    ("partition_states.read_answer", _own(own_metadata.partitions([]))),
-    ("partition_states.read_brokers", _own(own_metadata.registered_brokers())),
-    ("replica_sizes.read_metadata", _own(own_metadata.all_topics())),
-    ("replica_sizes.read_log_dirs", _own(replicas.replica_sizes())),
-    ("describe_configs.read_answer", _own(configs.describe_topics([], []))),
-    ("elect_leaders.read_answer", _own(replicas.elect_preferred([], 1))),
-    (
-        "alter_reassignments.read_request",
-        lambda frame, v: alter_reassignments.read_alter_request(frame, _BODY, v),
-    ),
-    ("alter_reassignments.read_response", alter_reassignments.read_alter_response),
+    ("groups.session_timeout_ms", _asked(groups.session_timeout_ms)),
+    ("metadata_topics.read_request", lambda frame, v: metadata.read_request(frame, _BODY, v)),
+    ("metadata_topics.read_topics", metadata.read_topics),
+    ("partition_states.read_answer", _own(own.partitions([]))),
+    ("partition_states.read_brokers", _own(own.registered_brokers())),
+    ("replica_sizes.read_metadata", _own(own.all_topics())),
+    ("replica_sizes.read_log_dirs", _own(own.replica_sizes())),
+    ("describe_configs.read_answer", _own(own.describe_topics([], []))),
+    ("elect_leaders.read_answer", _own(own.elect_preferred([], 1))),
+    ("alter_reassignments.read_request", lambda frame, v: reassignments.read_alter_request(frame, _BODY, v)),
+    ("alter_reassignments.read_response", reassignments.read_alter_response),
     ("reassignments.read_request", lambda frame, _: reassignments.read_list_request(frame, _BODY)),
     ("reassignments.read_response", lambda frame, _: reassignments.read_list_response(frame)),
     ("reassignments.read_batch", lambda frame, _: reassignments.read_batch(frame)),
-    (
-        "client_quotas.read_describe",
-        lambda frame, v: client_quotas.read_describe(frame, _BODY, len(frame), v),
-    ),
-    (
-        "client_quotas.AlterRequest",
-        lambda frame, v: list(client_quotas.AlterRequest(frame, _BODY, len(frame), v)),
-    ),
+    ("client_quotas.read_describe", _asked(client_quotas.read_describe)),
+    ("client_quotas.AlterRequest", _asked(lambda *where: list(client_quotas.AlterRequest(*where)))),
     ("client_quotas_calls.DescribeAnswer", lambda frame, v: list(own_quotas.QuotaEntities(v, frame))),
     ("client_quotas_calls.read_alter_answer", _own(own_quotas.alter([], validate_only=True))),
     ("topic_mutations.read_request", _mutation),
@@ -150,7 +137,7 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
     ("kept.asked_again", _asked_again),
     ("kept.freed", _freed),
     ("replay_responses.outcome", _replayed),
-    ("replay_responses.read_metadata", _own(own_metadata.partitions([], 9))),
+    ("replay_responses.read_metadata", _own(own.partitions([], 9))),
     ("replay_responses.read_created", _own(topics.create_placed("t", []))),
 )
 
@@ -158,14 +145,12 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
 def read(data: bytes) -> None:
     """Read one message."""
     draw = Draw(data)
-    name, reader = READERS[draw.byte() % len(READERS)]
+    name, reader = draw.pick(READERS)
     version, flags = draw.byte(), draw.byte()
-    how = (draw.int16(), draw.byte(), draw.byte(), draw.byte()) if flags & 1 else None
-    message = draw.rest()
-    if how is not None:
-        message = stretched(message, *how)
+    how = stretching(draw, flags & 1)
+    message = how(draw.rest())
     if not flags & 2:
-        message = struct.pack(">i", len(message)) + message
+        message = framed(message)
     with suppress(WireError):
         if len(message) <= AT_ONCE_BYTES_MAX:
             timed(name, reader, message, version)
