@@ -14,12 +14,11 @@ from rich.console import Console
 
 from tests.bench import machine, report
 from tests.bench.lanes import OTHER_PYTHON
-from tests.bench.options import SECTIONS, Options, parse
+from tests.bench.options import SECTIONS, parse
 from tests.bench.process import raise_descriptor_limit
 from tests.bench.report import Outcome
 from tests.bench.sections import data_path, decisions, idle, metadata
 from tests.bench.stage import Stage, stage
-from tests.cluster import MissingPrerequisiteError, processes
 
 _RUN: Final[Mapping[str, Callable[[Stage], Outcome]]] = {
     "produce": data_path.run_produce,
@@ -38,48 +37,31 @@ _RUN: Final[Mapping[str, Callable[[Stage], Outcome]]] = {
 }
 
 
-def measure(options: Options, console: Console) -> tuple[Outcome, dict[str, str]]:
-    """Run the sections that were asked for; return what they found, and what was left out and why."""
+def main(console: Console) -> bool:
+    """Run the sections that were asked for, print and write; return whether everything was measured."""
+    options = parse()
+    descriptors = raise_descriptor_limit()
     outcome = Outcome()
-    left_out: dict[str, str] = {}
+    failed: dict[str, str] = {}
     with stage(options, console) as running:
         for name in SECTIONS:
             if name in options.only:
                 console.rule(name, align="left")
                 try:
-                    outcome.add([_RUN[name](running)])
+                    outcome.add(_RUN[name](running))
                 except Exception as failure:  # noqa: BLE001 - the edge of a section: the others are worth having
                     console.print_exception()
-                    left_out[f"section {name}"] = f"failed: {failure}".splitlines()[0]
-        return outcome, left_out | running.lanes.missing
-
-
-def main() -> int:
-    """Measure, print, write."""
-    options = parse()
-    console = report.screen()
-    processes.exit_on_signals()
-    descriptors = raise_descriptor_limit()
-    try:
-        outcome, left_out = measure(options, console)
-    except MissingPrerequisiteError as problem:
-        console.print(f"[red]{problem}[/red]")
-        return 1
+                    failed[f"section {name}"] = f"failed: {failure}".splitlines()[0]
+        left_out = failed | running.lanes.missing
     facts = machine.describe()
     if options.python:
         facts.append((OTHER_PYTHON, machine.interpreter(options.python)))
     facts += [(f"left out: {name}", why) for name, why in left_out.items()]
-    facts.append(("descriptors", str(descriptors)))
-    facts.append(
-        ("amounts", "quick: one short round of each" if options.quick else f"{options.rounds} rounds")
-    )
-    report.show(console, facts, outcome)
-    if options.write:
-        report.write(options.document, options.block, facts, outcome)
-        console.print(f"written to {options.document}")
-    failed = any(name.startswith("section ") for name in left_out)
-    return 1 if failed or any(bar.measured is None for bar in outcome.bars) else 0
+    amounts = "quick: one short round of each" if options.quick else f"{options.rounds} rounds"
+    facts += [("descriptors", str(descriptors)), ("amounts", amounts)]
+    report.publish(console, facts, outcome, options.block if options.write else "")
+    return not failed and all(bar.measured is not None for bar in outcome.bars)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report.run(main))

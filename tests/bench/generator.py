@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 
 from tests.bench import wire
 from tests.bench.figures import percentile
+from tests.hostile.wire import sasl_handshake, sasl_token
 
 _RECEIVE_BYTES = 1 << 20
 _RESPONSE_SECONDS = 30.0
@@ -68,14 +69,12 @@ class Peer:
 
     def appended(self, response: bytearray) -> None:
         """Make sure the record was appended."""
-        code = wire.produce_failed(response, self.topic)
-        if code:
+        if code := wire.produce_failed(response, self.topic):
             raise ConnectionError(f"Produce got a response with error {code}")
 
     def fetched(self, response: bytearray) -> None:
         """Make sure the record was read."""
-        code = wire.fetch_failed(response)
-        if code:
+        if code := wire.fetch_failed(response):
             raise ConnectionError(f"Fetch got a response with error {code}")
 
 
@@ -88,8 +87,8 @@ def connect(options: argparse.Namespace, count: int) -> list[Peer]:
         peer = Peer(options.host, options.port, options.topic, tls)
         peer.exchange(hello)
         if options.sasl_user:
-            peer.exchange(wire.sasl_handshake(options.client_id))
-            login = wire.sasl_plain(options.client_id, options.sasl_user, options.sasl_password)
+            peer.exchange(sasl_handshake())
+            login = sasl_token(f"\0{options.sasl_user}\0{options.sasl_password}".encode())
             if wire.login_failed(peer.exchange(login)):
                 raise ConnectionError(f"the broker does not believe {options.sasl_user}")
         peers.append(peer)
@@ -104,13 +103,14 @@ def closed_loop(
     seconds: float,
     check: Callable[[Peer, bytearray], None],
     depth: int = 1,
-) -> int:
-    """Keep `depth` requests under way on each connection; return the number of responses, each of them checked."""
+) -> dict[str, float]:
+    """Keep `depth` requests under way on each connection; return the requests, each response checked, and seconds."""
     poller = select.epoll()
     by_descriptor = {peer.socket.fileno(): peer for peer in peers}
     for descriptor in by_descriptor:
         poller.register(descriptor, select.EPOLLIN)
-    end = time.monotonic() + seconds
+    began = time.monotonic()
+    end = began + seconds
     for peer in peers:
         peer.socket.sendall(request * depth)
     under_way = len(peers) * depth
@@ -128,7 +128,7 @@ def closed_loop(
             else:
                 under_way -= len(responses)
     poller.close()
-    return responded
+    return {"requests": responded, "seconds": time.monotonic() - began}
 
 
 def _nothing_came() -> list[tuple[int, int]]:
@@ -166,34 +166,11 @@ def open_loop(peers: Sequence[Peer], request: bytes, seconds: float, rate: float
     return latencies
 
 
-def metadata_times(peer: Peer, request: bytes, seconds: float, pause: float) -> tuple[list[float], int]:
-    """Ask for all metadata again and again; return how long each answer took (ms) and the bytes of one."""
-    times: list[float] = []
-    size = 0
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        asked = time.monotonic()
-        size = len(peer.exchange(request))
-        times.append((time.monotonic() - asked) * 1000)
-        time.sleep(pause)
-    return times, size
-
-
 def spread(latencies: Sequence[float]) -> dict[str, float]:
     """Return the percentiles of some latencies."""
     ordered = sorted(latencies)
     names = {"p50": 50.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
-    return {name: percentile(ordered, percent) for name, percent in names.items()} | {
-        "count": float(len(ordered))
-    }
-
-
-def lost(peers: Sequence[Peer]) -> int:
-    """Return how many idle connections the other side has closed, or sent something on."""
-    poller = select.poll()
-    for peer in peers:
-        poller.register(peer.socket.fileno(), select.POLLIN | select.POLLRDHUP)
-    return len(poller.poll(0))
+    return {name: percentile(ordered, rank) for name, rank in names.items()} | {"count": len(ordered)}
 
 
 class Orders:
@@ -207,16 +184,12 @@ class Orders:
 
     def closed(self, seconds: str) -> dict[str, float]:
         """Ping-pong for some seconds."""
-        began = time.monotonic()
-        responded = closed_loop(self.peers, self.request, float(seconds), Peer.appended, self.options.depth)
-        return {"requests": responded, "seconds": time.monotonic() - began}
+        return closed_loop(self.peers, self.request, float(seconds), Peer.appended, self.options.depth)
 
     def fetch(self, seconds: str) -> dict[str, float]:
         """Ping-pong with Fetches of the topic's first batch, for some seconds; something must have been produced."""
         request = wire.fetch_first(self.options.client_id, self.options.topic)
-        began = time.monotonic()
-        responded = closed_loop(self.peers, request, float(seconds), Peer.fetched)
-        return {"requests": responded, "seconds": time.monotonic() - began}
+        return closed_loop(self.peers, request, float(seconds), Peer.fetched)
 
     def open(self, seconds: str, rate: str) -> dict[str, float]:
         """Send at a fixed rate for some seconds."""
@@ -231,13 +204,20 @@ class Orders:
         return {"held": len(self.peers), "seconds": time.monotonic() - began}
 
     def lost(self) -> dict[str, float]:
-        """Count idle connections that are no longer there."""
-        return {"lost": lost(self.peers)}
+        """Count the idle connections that the other side has closed, or sent something on."""
+        poller = select.poll()
+        for peer in self.peers:
+            poller.register(peer.socket.fileno(), select.POLLIN | select.POLLRDHUP)
+        return {"lost": len(poller.poll(0))}
 
     def metadata(self, seconds: str, pause: str) -> dict[str, float]:
-        """Ask for all metadata, over and over."""
-        request = wire.metadata_all_topics(self.options.client_id)
-        times, size = metadata_times(self.peers[0], request, float(seconds), float(pause))
+        """Ask for all metadata again and again; the times are in ms, the bytes of one response."""
+        request, times, size = wire.metadata_all_topics(self.options.client_id), [], 0
+        end = time.monotonic() + float(seconds)
+        while (asked := time.monotonic()) < end:
+            size = len(self.peers[0].exchange(request))
+            times.append((time.monotonic() - asked) * 1000)
+            time.sleep(float(pause))
         return spread(times) | {"bytes": size}
 
 

@@ -12,16 +12,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.bench.process import tail
 from tests.cluster import HOST, Cluster, processes
 from tests.cluster.sasl import SASL, password
 from tests.support.certificates import Authority, Certificate
+from tests.support.proxy_process import SluicePorts, SluiceSettings
 
 HAPROXY_HINT: Final = (
     "HAProxy is missing: apt-get install haproxy (Debian's package is the yardstick of the data path)"
@@ -89,9 +91,16 @@ SIDECAR_LISTENER: Final = "SIDECAR"
 NODE: Final = 1
 
 _NOBODY: Final = 65534
+_AS_NOBODY: Final = ("setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups")
 _START_SECONDS: Final = 20.0
-_RATE_NEVER_REACHED: Final = 100_000_000_000
+RATE_NEVER_REACHED: Final = 100_000_000_000
 """100 GB/s: every byte is counted against a quota, and none is ever held back."""
+NEVER_HELD: Final = {
+    "<default>": {"producer_byte_rate": RATE_NEVER_REACHED, "consumer_byte_rate": RATE_NEVER_REACHED}
+}
+
+Started = tuple[list[str], int, int]
+"""A lane's command line, the port that clients end up at, and the one that they begin at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +108,11 @@ class LanePorts:
     """The ports that brokers advertise for a lane, chosen before the brokers start."""
 
     haproxy: int
-    sidecar: int
-    gateway: int
-    unprivileged: int  # or of the one that captures, or has another Python: they are not in one run
+    sidecar: SluicePorts
+    gateway: SluicePorts
+    other: (
+        SluicePorts  # an ordinary user's, one that captures, or one with another Python: one of them in a run
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,31 +139,34 @@ class Lanes:
 
     Attributes:
         subject: the lane that the bars are for.
+        missing: the lanes that cannot be run here, and why.
     """
 
     def __init__(
         self, cluster: Cluster, ports: LanePorts, directory: Path, *, capture: bool = False, python: str = ""
     ) -> None:
+        self.subject = CAPTURING if capture else SLUICE
+        self.missing: dict[str, str] = {}
         self._capture = capture
         self._python = python
-        self.subject = CAPTURING if capture else SLUICE
         self._cluster = cluster
-        self._ports = ports
+        self._haproxy_port = ports.haproxy
         self._directory = directory
-        self.missing: dict[str, str] = {}
-        self._makers: Mapping[str, Callable[[], tuple[list[str], int, int]]] = {
+        gateway, other = ports.gateway, ports.other
+        self._makers: Mapping[str, Callable[[], Started]] = {
             HAPROXY: self._haproxy,
-            SLUICE: self._gateway,
-            SIDECAR: self._sidecar,
-            UNPRIVILEGED: self._ordinary,
-            CAPTURING: self._capturing,
-            OTHER_PYTHON: self._other_python,
-            HAPROXY_SASL: self._haproxy_sasl,
-            SLUICE_SASL: self._gateway_sasl,
-            HAPROXY_TLS: self._haproxy_tls,
-            SLUICE_TLS: self._gateway_tls,
+            HAPROXY_SASL: lambda: self._haproxy(listener=HAPROXY_SASL_LISTENER),
+            HAPROXY_TLS: lambda: self._haproxy(self.papers.store_file),
+            SLUICE: lambda: self._sluice(gateway, self.config("gateway", gateway)),
+            SIDECAR: lambda: self._sluice(ports.sidecar, self._sidecar(ports.sidecar)),
+            UNPRIVILEGED: lambda: self._sluice(other, self.config("ordinary", other), words=_AS_NOBODY),
+            CAPTURING: lambda: self._sluice(other, self.config("capturing", other, captures=True)),
+            OTHER_PYTHON: lambda: self._sluice(other, self.config("other", other), python=self._python),
+            SLUICE_SASL: lambda: self._sluice(gateway, self._sasl(gateway)),
+            SLUICE_TLS: lambda: self._sluice(
+                gateway, self.config("tls", gateway, tls=self.papers.store_file)
+            ),
         }
-        self._papers: Certificate | None = None
 
     def usable(self, *names: str) -> list[str]:
         """Return those of `names` that can be run here; why not is in `missing`."""
@@ -162,37 +176,47 @@ class Lanes:
             names = (*(name for name in names if name != UNPRIVILEGED), OTHER_PYTHON)
         return [name for name in names if self._can(name)]
 
-    @property
+    @cached_property
     def papers(self) -> Certificate:
-        """The certificate that both lanes with TLS show, its own authority; made when first asked for."""
-        if self._papers is None:
-            authority = Authority.make(self._directory)
-            made = authority.issue("lane", rsa_bits=2048)
-            self._papers = Certificate(authority.cert_file, made.key_file, made.store_file)
-        return self._papers
+        """The certificate that both lanes with TLS show, its own authority."""
+        authority = Authority.make(self._directory)
+        made = authority.issue("lane", rsa_bits=2048)
+        return Certificate(authority.cert_file, made.key_file, made.store_file)
 
     @contextmanager
     def open(self, *names: str) -> Iterator[list[Lane]]:
         """Start these lanes for the time of a `with` block."""
-        lanes: list[Lane] = []
-        started: list[subprocess.Popen[bytes]] = []
-        try:
+        with ExitStack() as stack:
+            lanes = []
             for name in names:
                 if name == DIRECT:
                     port = self._cluster.address(NODE)[1]
                     lanes.append(Lane(DIRECT, port, port, None))
                     continue
                 command, port, bootstrap_port = self._makers[name]()
-                require_free(name, port, bootstrap_port)
-                log = self._directory / f"{name}.log"
-                child = processes.start(command, log=log)
-                started.append(child)
-                wait_for(port, child, log)
+                require_free(name, bootstrap_port)
+                child = stack.enter_context(listening(command, port, self._directory / f"{name}.log"))
                 lanes.append(Lane(name, port, bootstrap_port, child.pid))
             yield lanes
-        finally:
-            for child in started:
-                processes.end(child)
+
+    def config(
+        self,
+        name: str,
+        ports: SluicePorts,
+        *,
+        policy: str = "kip13",
+        captures: bool = False,
+        tls: Path | None = None,
+        admin: str = "",
+    ) -> Path:
+        """Write the configuration of a gateway; return its path."""
+        sections: dict[str, Mapping[str, object]] = {"admin": {"bind": admin}}
+        if captures:
+            directory = str(self._directory / f"{name}-capture")
+            sections["capture"] = {"directory": directory, "rotate_seconds": 5}
+        if tls:
+            sections["listeners.tls"] = {"cert_file": str(tls)}
+        return self._write(name, ports, sections=sections, policy=policy)
 
     def _can(self, name: str) -> bool:
         if name in (HAPROXY, HAPROXY_SASL, HAPROXY_TLS) and find_haproxy() is None:
@@ -201,111 +225,64 @@ class Lanes:
             self.missing[name] = why
         return name not in self.missing
 
-    def _haproxy(
-        self, store: Path | None = None, listener: str = HAPROXY_LISTENER
-    ) -> tuple[list[str], int, int]:
+    def _haproxy(self, store: Path | None = None, listener: str = HAPROXY_LISTENER) -> Started:
         binary = find_haproxy()
         assert binary is not None, "the lane is opened only where it is usable"
-        port = self._ports.haproxy
         target = self._cluster.address(NODE, listener)[1]
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        port = self._haproxy_port
         return haproxy_command(binary, self._directory, port, target, descriptors, store), port, port
 
-    def _haproxy_tls(self) -> tuple[list[str], int, int]:
-        return self._haproxy(self.papers.store_file)
+    def _sluice(
+        self, ports: SluicePorts, config: Path, words: Sequence[str] = (), python: str = sys.executable
+    ) -> Started:
+        command = [*words, python, *sluice_command(config)[1:]]
+        return command, ports.first_broker + NODE, ports.bootstrap
 
-    def _haproxy_sasl(self) -> tuple[list[str], int, int]:
-        return self._haproxy(listener=HAPROXY_SASL_LISTENER)
+    def _sidecar(self, ports: SluicePorts) -> Path:
+        upstream = f"{HOST}:{self._cluster.address(NODE, SIDECAR_LISTENER)[1]}"
+        sections = {"listeners.upstreams": {str(NODE): upstream}}
+        return self._write("sidecar", ports, bootstrap=upstream, sections=sections)
 
-    def _gateway_sasl(self) -> tuple[list[str], int, int]:
-        first = self._ports.gateway
+    def _sasl(self, ports: SluicePorts) -> Path:
         secret = self._directory / "sluice-password"
         secret.write_text(password("sluice"))
         host, port = self._cluster.address(NODE, SASL)
-        login = f'sasl_mechanism = "PLAIN"\nusername = "sluice"\npassword_file = "{secret}"\n'
-        cluster = f'[cluster]\nbootstrap = "{host}:{port}"\n{login}'
-        listener = f"bootstrap_port = {first}\nfirst_broker_port = {first + 1}\nbroker_id_max = {NODE}"
-        return self._write("gateway-sasl", cluster, listener, "user"), first + 1 + NODE, first
-
-    def _gateway_tls(self) -> tuple[list[str], int, int]:
-        first = self._ports.gateway
-        store = self.papers.store_file
-        tls = f'\n[listeners.tls]\ncert_file = "{store}"\n'
-        return self._sluice("gateway-tls", first, tls), first + 1 + NODE, first
-
-    def _gateway(self) -> tuple[list[str], int, int]:
-        first = self._ports.gateway
-        return self._sluice("gateway", first), first + 1 + NODE, first
-
-    def _ordinary(self) -> tuple[list[str], int, int]:
-        first = self._ports.unprivileged
-        return [*_as_nobody(), *self._sluice("ordinary", first)], first + 1 + NODE, first
-
-    def _other_python(self) -> tuple[list[str], int, int]:
-        first = self._ports.unprivileged
-        return [self._python, *self._sluice("other-python", first)[1:]], first + 1 + NODE, first
-
-    def _capturing(self) -> tuple[list[str], int, int]:
-        first = self._ports.unprivileged
-        more = self._capture_config("capturing")
-        return self._sluice("capturing", first, more=more), first + 1 + NODE, first
-
-    def _sidecar(self) -> tuple[list[str], int, int]:
-        port = self._ports.sidecar
-        upstream = f"{HOST}:{self._cluster.address(NODE, SIDECAR_LISTENER)[1]}"
-        listener = f"bootstrap_port = {port - 1}\nfirst_broker_port = {port - NODE}\n"
-        listener += f'upstreams = {{ {NODE} = "{upstream}" }}'
-        return self._write("sidecar", f'[cluster]\nbootstrap = "{upstream}"\n', listener), port, port - 1
-
-    def _sluice(
-        self, name: str, first: int, tls: str = "", more: str = "", policy: str = "kip13", admin: str = ""
-    ) -> list[str]:
-        listener = f"bootstrap_port = {first}\nfirst_broker_port = {first + 1}\nbroker_id_max = {NODE}{tls}"
-        cluster = f'[cluster]\nbootstrap = "{self._cluster.bootstrap()}"\n'
-        return self._write(name, cluster, listener, more=more, policy=policy, admin=admin)
-
-    def gateway_config(
-        self, name: str, first: int, policy: str, *, captures: bool = False, admin: str = ""
-    ) -> Path:
-        """Write the configuration of one more gateway, its ports from `first` on; return its path."""
-        more = self._capture_config(name) if captures else ""
-        self._sluice(name, first, more=more, policy=policy, admin=admin)
-        return self._directory / f"{name}.toml"
-
-    def _capture_config(self, name: str) -> str:
-        return f'\n[capture]\ndirectory = "{self._directory / f"{name}-capture"}"\nrotate_seconds = 5\n'
+        login = {"sasl_mechanism": "PLAIN", "username": "sluice", "password_file": str(secret)}
+        return self._write(
+            *("sasl", ports),
+            bootstrap=f"{host}:{port}",
+            cluster=login,
+            client_quotas={},
+            user_quotas=NEVER_HELD,
+        )
 
     def _write(
         self,
         name: str,
-        cluster: str,
-        listener: str,
-        limited: str = "client_id",
-        more: str = "",
+        ports: SluicePorts,
+        *,
+        bootstrap: str = "",
         policy: str = "kip13",
-        admin: str = "",
-    ) -> list[str]:
-        quotas = self._directory / f"{name}-quotas.toml"
-        quotas.write_text(
-            f'[[quota]]\n{limited} = "<default>"\nproducer_byte_rate = {_RATE_NEVER_REACHED}\n'
-            f"consumer_byte_rate = {_RATE_NEVER_REACHED}\n"
+        sections: Mapping[str, Mapping[str, object]] | None = None,
+        **more: Any,
+    ) -> Path:
+        directory = self._directory / f"lane-{name}"
+        directory.mkdir(exist_ok=True)
+        settings: dict[str, Any] = {
+            "quotas": {"policy": policy, "scope": None},
+            "client_quotas": NEVER_HELD,
+            "listener": {"broker_id_max": NODE},
+            "sections": {"limits": {"connections_max": 20_000}, "admin": {"bind": ""}, **(sections or {})},
+        }
+        return SluiceSettings(bootstrap or self._cluster.bootstrap(), ports, **(settings | more)).write(
+            directory
         )
-        path = self._directory / f"{name}.toml"
-        path.write_text(
-            f'{cluster}\n[[listeners]]\nname = "clients"\nbind = "{HOST}"\n{listener}\n'
-            f'\n[quotas]\nfile = "{quotas}"\npolicy = "{policy}"\n'
-            f'\n[limits]\nconnections_max = 20000\n\n[admin]\nbind = "{admin}"\n{more}'
-        )
-        return sluice_command(path)
 
 
 def sluice_command(config: Path) -> list[str]:
     """Return the command line of a proxy with this configuration."""
     return [sys.executable, "-m", "proxy", "serve", "--config", str(config)]
-
-
-def _as_nobody() -> list[str]:
-    return ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
 
 
 def _no_ordinary_user() -> str:
@@ -315,33 +292,48 @@ def _no_ordinary_user() -> str:
     if shutil.which("setpriv") is None:
         return "setpriv (util-linux) is missing"
     tried = subprocess.run(
-        [*_as_nobody(), sys.executable, "-c", "import proxy"], capture_output=True, check=False
+        [*_AS_NOBODY, sys.executable, "-c", "import proxy"], capture_output=True, check=False
     )
     return "" if tried.returncode == 0 else "another user may not read this checkout"
 
 
-def require_free(name: str, *ports: int) -> None:
-    """Make sure that nothing listens on a lane's ports.
+def require_free(name: str, port: int) -> None:
+    """Make sure that nothing listens on a port of a lane.
 
-    A proxy that an aborted run has left there would share them (SO_REUSEPORT): the lane's own process would serve half
+    A proxy that an aborted run has left there would share it (SO_REUSEPORT): the lane's own process would serve half
     of the connections, and its figures would be half of what is true.
 
     Raises:
         ChildProcessError: something does.
     """
-    for port in ports:
-        with socket.socket() as probe:
-            probe.settimeout(1.0)
-            if not probe.connect_ex((HOST, port)):
-                raise ChildProcessError(f"port {port} of {name} has a listener already, left by another run?")
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        if not probe.connect_ex((HOST, port)):
+            raise ChildProcessError(f"port {port} of {name} has a listener already, left by another run?")
+
+
+@contextmanager
+def listening(
+    command: Sequence[str], port: int, log: Path, **more: Any
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a process that is the only one to listen on a port, for the time of a `with` block.
+
+    Raises:
+        ChildProcessError: the port is in use, or the process ends or takes too long.
+    """
+    require_free(log.stem, port)
+    child = processes.start(command, log=log, **more)
+    try:
+        wait_for(port, child, log)
+        yield child
+    finally:
+        processes.end(child)
 
 
 def wait_for(port: int, child: "subprocess.Popen[bytes]", log: Path) -> None:
     """Wait until something listens on the port; ChildProcessError when the child ends or takes too long."""
     deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline:
-        if child.poll() is not None:
-            break
+    while time.monotonic() < deadline and child.poll() is None:
         try:
             socket.create_connection((HOST, port), timeout=1.0).close()
             return

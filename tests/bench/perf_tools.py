@@ -60,17 +60,8 @@ def produce(
 
 def consume(bootstrap: str, topic: str, records: int, group: str, config: Path | None = None) -> Throughput:
     """Run kafka-consumer-perf-test to its end; `config` is a file of more properties."""
-    words = [
-        "--bootstrap-server",
-        bootstrap,
-        "--topic",
-        topic,
-        "--num-records",
-        str(records),
-        "--group",
-        group,
-    ]
-    words += ["--hide-header", "--timeout", "30000"]
+    words = ["--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records)]
+    words += ["--group", group, "--hide-header", "--timeout", "30000"]
     words += ["--command-config", str(config)] if config else []
     return parse_consumer(_run(tools.CONSUMER_PERFORMANCE, *words))
 

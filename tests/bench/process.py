@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 DESCRIPTORS_WANTED = 65536
 """10,000 clients are 20,000 sockets in a proxy: 65536 leaves room for the largest run here."""
@@ -57,32 +57,26 @@ def cpu_nanoseconds(pid: int) -> int:
     return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat"))
 
 
+def status_kib(pid: int, name: str = "VmRSS", page: str = "status") -> int:
+    """Return an amount of memory of one process from /proc/PID in KiB; 0 if it is a zombie."""
+    lines = Path(f"/proc/{pid}/{page}").read_text().splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
+
+
 def resident_kib(pid: int) -> int:
     """Return the resident memory of the process and its children in KiB."""
-    total = 0
-    for member in family(pid):
-        for line in Path(f"/proc/{member}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                total += int(line.split()[1])
-    return total
+    return sum(map(status_kib, family(pid)))
 
 
 def own_kib(pid: int) -> int:
     """Return the resident memory of one process in KiB, its part of what it shares; 0 if it has ended."""
     with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1])
+        return status_kib(pid, "Pss", "smaps_rollup")
     return 0
 
 
-def descriptors(pid: int) -> int:
-    """Return how many descriptors the process has open."""
-    return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - 20,000 of them need no path each
-
-
 def sockets(pid: int) -> int:
-    """Return how many of them are sockets: pipes are kept for later on purpose."""
+    """Return how many sockets the process has open: its other descriptors are pipes, kept for later on purpose."""
     found = 0
     for path in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -105,7 +99,7 @@ def raise_descriptor_limit(wanted: int = DESCRIPTORS_WANTED) -> int:
 
 
 class Child:
-    """A process of ours that is spoken to by lines: what it prints is read one line at a time."""
+    """A process of ours that is spoken to by lines: what it prints is read one line at a time. `with` ends it."""
 
     def __init__(self, arguments: Sequence[str], log: Path) -> None:
         self.log = log
@@ -113,11 +107,25 @@ class Child:
             self._popen = subprocess.Popen(
                 list(arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True
             )
+        assert self._popen.stdin is not None, "both ends are pipes"
+        assert self._popen.stdout is not None, "both ends are pipes"
+        self.pid = self._popen.pid
+        self._stdin: IO[str] = self._popen.stdin
+        self._stdout: IO[str] = self._popen.stdout
 
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self._popen.pid
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process: its input ends, which is its sign to end; then by force."""
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.close()
+        try:
+            self._popen.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait()
+        self._stdout.close()
 
     @property
     def running(self) -> bool:
@@ -126,13 +134,12 @@ class Child:
 
     def say(self, line: str) -> None:
         """Send one line to the process."""
-        stream = self._stream(self._popen.stdin)
-        stream.write(line + "\n")
-        stream.flush()
+        self._stdin.write(line + "\n")
+        self._stdin.flush()
 
     def hear(self) -> str:
         """Return the next line of the process; it must not end before."""
-        line = self._stream(self._popen.stdout).readline()
+        line = self._stdout.readline()
         if not line:
             raise ChildProcessError(f"process {self.pid} ended early; its log ends: {tail(self.log)}")
         return line.rstrip("\n")
@@ -143,23 +150,6 @@ class Child:
         found: dict[str, Any] = json.loads(self.hear())
         return found
 
-    def stop(self) -> None:
-        """End the process: its input ends, which is its sign to end; then by force."""
-        with contextlib.suppress(BrokenPipeError):
-            self._stream(self._popen.stdin).close()
-        try:
-            self._popen.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._popen.kill()
-            self._popen.wait()
-        if self._popen.stdout is not None:
-            self._popen.stdout.close()
-
-    @staticmethod
-    def _stream(stream: IO[str] | None) -> IO[str]:
-        assert stream is not None, "both ends were asked to be pipes"
-        return stream
-
 
 def tail(log: Path, characters: int = 2000) -> str:
     """Return the end of a log file."""
@@ -169,16 +159,6 @@ def tail(log: Path, characters: int = 2000) -> str:
 @contextmanager
 def module_process(module: str, *words: object, log: Path) -> Iterator[Child]:
     """Run a module of ours, which says `ready` and then takes orders, for the time of a `with` block."""
-    with child_process([sys.executable, "-m", module, *map(str, words)], log) as child:
+    with Child([sys.executable, "-m", module, *map(str, words)], log) as child:
         child.hear()  # "ready"
         yield child
-
-
-@contextmanager
-def child_process(arguments: Sequence[str], log: Path) -> Iterator[Child]:
-    """Run a process for the time of a `with` block."""
-    child = Child(arguments, log)
-    try:
-        yield child
-    finally:
-        child.stop()

@@ -8,69 +8,43 @@ Writes docs/benchmarks.md between the markers `reassignment`; `--quick` is a sma
 """
 
 import argparse
-import json
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from rich.console import Console
 
 from tests.bench import machine, report
+from tests.bench.clients import fill
 from tests.bench.figures import percentile
-from tests.bench.report import Bar, Outcome, Table, ratio
-from tests.cluster import Cluster, ClusterOptions, processes, tools
-from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
+from tests.bench.report import Bar, Outcome, ratio, tabulate
+from tests.cluster import Cluster, ClusterOptions, tools
+from tests.support.growth import watch
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.replication_rig import reassignment_json
 
 OLD: Final = (1, 2, 3)
 NEW: Final = (4, 5, 6)
 RECORD_BYTES: Final = 10_000
-_SAMPLE_SECONDS: Final = 0.05
+MB: Final = 1_000_000
+PARTITION_COUNT: Final = 4  # P
 _PROBE_SECONDS: Final = 0.01
+_MOVE_SECONDS_MAX: Final = 180.0
+_SETTLE_SECONDS: Final = 5.0
 _HEAP: Final = ("-Xms128m", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-
 _QUIET: Final = 2  # brokers end before producers
 
 Replicas = list[list[int]]
-
-
-def largest_second(samples: Sequence[tuple[float, int]]) -> int:
-    """Give the most bytes that came in any one second.
-
-    >>> largest_second([(0.0, 0), (0.5, 10), (1.0, 30), (1.5, 40)])
-    30
-    """
-    largest = first = 0
-    for at, size in samples:
-        while samples[first][0] < at - 1.0:
-            first += 1
-        largest = max(largest, size - samples[first][1])
-    return largest
-
-
-@dataclass(slots=True)
-class Watch:
-    """What was seen of one move.
-
-    Attributes:
-        samples: (seconds, bytes that the new brokers have).
-        catching_up: the most replicas at once that were assigned and not in sync.
-        began: when the first partition's replicas were others than before.
-        ended: when the last had its target's, all in sync.
-    """
-
-    samples: list[tuple[float, int]] = field(default_factory=list)
-    catching_up: int = 0
-    began: float = 0.0
-    ended: float = 0.0
 
 
 class Probe:
@@ -120,31 +94,23 @@ class Probe:
 class Rig:
     """Six brokers, and a Sluice before them where one is asked for."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, cluster: Cluster) -> None:
         self.directory = directory
-        self.cluster = Cluster(
-            ClusterOptions(nodes=len(OLD + NEW), jvm_options=_HEAP, ready_seconds_max=180.0)
-        )
+        self.cluster = cluster
+        self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
 
-    def __enter__(self) -> Self:
-        self.cluster.start()
-        self.admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap()})
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.cluster.stop()
-
-    @contextmanager
-    def sluice(self, name: str, reassignment: dict[str, object]) -> Iterator[str]:
-        """Run a Sluice with these keys of `[reassignment]`; give its bootstrap address."""
+    def sluice(self, name: str, replica_count: int) -> SluiceProcess:
+        """Run a Sluice that has so many replicas of a partition added at a time."""
         directory = self.directory / name
         directory.mkdir()
-        keys = {"mode": "batch", "journal": str(directory / "journal"), **reassignment}
-        settings = SluiceSettings(
-            self.cluster.bootstrap(), SluicePorts.free(), sections={"reassignment": keys}
-        )
-        with SluiceProcess.configured(settings, directory) as process:
-            yield process.bootstrap
+        keys = {
+            "mode": "batch",
+            "journal": str(directory / "journal"),
+            "parallel_replica_count": replica_count,
+            "parallel_partition_count": PARTITION_COUNT,
+        }
+        settings = SluiceSettings(self.cluster.bootstrap(), sections={"reassignment": keys})
+        return SluiceProcess.configured(settings, directory)
 
     def create(self, topic: str, partitions: int, megabytes: float) -> Replicas:
         """Create a topic on the old brokers, fill it, and give its replicas."""
@@ -152,20 +118,8 @@ class Rig:
         new = NewTopic(topic, partitions, replica_assignment=replicas, config={"min.insync.replicas": "2"})
         for done in self.admin.create_topics([new]).values():
             done.result(60)
-        producer = Producer(
-            {
-                "bootstrap.servers": self.cluster.bootstrap(),
-                "acks": "all",
-                "linger.ms": 20,
-                "log_level": _QUIET,
-            }
-        )
-        for number in range(int(megabytes * 1e6 / RECORD_BYTES)):
-            for partition in range(partitions):
-                producer.produce(topic, bytes(RECORD_BYTES), partition=partition)
-            if number % 50 == 0:
-                producer.flush()
-        assert producer.flush(60) == 0, "every record is written"
+        records = int(megabytes * MB / RECORD_BYTES)
+        fill(self.cluster.bootstrap(), topic, records, RECORD_BYTES, range(partitions), {"acks": "all"})
         return replicas
 
     def delete(self, topic: str) -> None:
@@ -173,34 +127,15 @@ class Rig:
         for done in self.admin.delete_topics([topic]).values():
             done.result(60)
 
-    def begin(self, bootstrap: str, topic: str, partitions: int) -> Replicas:
-        """Begin the move to the new brokers with Kafka's own tool; give the targets."""
-        targets = [_turned(NEW, number) for number in range(partitions)]
+    def begin(self, bootstrap: str, topic: str, targets: Replicas) -> None:
+        """Begin the move to the new brokers with Kafka's own tool."""
         path = self.directory / f"{topic}.json"
-        entries = [{"topic": topic, "partition": number, "replicas": to} for number, to in enumerate(targets)]
-        path.write_text(json.dumps({"version": 1, "partitions": entries}))
+        path.write_text(reassignment_json({topic: targets}))
         words = ("--bootstrap-server", bootstrap, "--reassignment-json-file", str(path), "--execute")
         tools.run(tools.REASSIGN_PARTITIONS, *words)
-        return targets
 
-    def watch(self, topic: str, before: Replicas, targets: Replicas, ends: threading.Event) -> Watch:
-        """Watch a move until it is over, or until the event says that it takes too long."""
-        found, size, replicas = Watch(), 0, before
-        while not ends.is_set():
-            now, size = time.monotonic(), self._size(topic)
-            found.samples.append((now, size))
-            replicas, in_sync = self._placed(topic)
-            behind = sum(len({*all_of} - {*some}) for all_of, some in zip(replicas, in_sync, strict=True))
-            found.catching_up = max(found.catching_up, behind)
-            if not found.began and replicas != before:
-                found.began = now
-            if replicas == targets and not behind:
-                found.ended = time.monotonic()
-                return found
-            time.sleep(_SAMPLE_SECONDS)
-        raise TimeoutError(f"{topic}: {size} bytes at the new brokers, replicas {replicas}")
-
-    def _size(self, topic: str) -> int:
+    def size(self, topic: str) -> int:
+        """Return the bytes of a topic that the new brokers have."""
         total = 0
         for broker in NEW:
             for path in (self.cluster.directory / str(broker) / "data").glob(f"{topic}-*/*.log"):
@@ -210,7 +145,8 @@ class Rig:
                     continue
         return total
 
-    def _placed(self, topic: str) -> tuple[Replicas, Replicas]:
+    def placed(self, topic: str) -> tuple[Replicas, Replicas]:
+        """Return the replicas of each partition, and those in sync."""
         partitions = self.admin.list_topics(topic, timeout=20).topics[topic].partitions
         ordered = [partitions[number] for number in sorted(partitions)]
         return [list(one.replicas) for one in ordered], [list(one.isrs) for one in ordered]
@@ -221,12 +157,33 @@ def _turned(brokers: Sequence[int], number: int) -> list[int]:
     return [*brokers[at:], *brokers[:at]]
 
 
-DOCUMENT: Final = Path("docs/benchmarks.md")
-MB: Final = 1_000_000
-PARTITION_COUNT: Final = 4  # P
-_CALM_SECONDS: Final = 10.0
-_MOVE_SECONDS_MAX: Final = 180.0
-_SETTLE_SECONDS: Final = 5.0
+class Progress:
+    """How far a move is.
+
+    Attributes:
+        catching_up: the most replicas at once that were assigned and not in sync.
+        began: when the first partition's replicas were others than before.
+        ended: when the last had its target's, all in sync.
+    """
+
+    def __init__(self, rig: Rig, topic: str, before: Replicas, targets: Replicas, tool: Future[None]) -> None:
+        self._rig, self._topic, self._before, self._targets = rig, topic, before, targets
+        self._tool = tool
+        self.catching_up = 0
+        self.began = self.ended = 0.0
+
+    def over(self, _size: int) -> bool:
+        """Look at the replicas; return whether the move is over."""
+        if self._tool.done():
+            self._tool.result()  # or it has failed
+        now = time.monotonic()
+        replicas, in_sync = self._rig.placed(self._topic)
+        behind = sum(len({*all_of} - {*some}) for all_of, some in zip(replicas, in_sync, strict=True))
+        self.catching_up = max(self.catching_up, behind)
+        if not self.began and replicas != self._before:
+            self.began = now
+        self.ended = time.monotonic()
+        return replicas == self._targets and not behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +192,6 @@ class Front:
 
     name: str
     replica_count: int
-
-    @property
-    def bound(self) -> int:
-        """The most replicas that may be catching up: R × P."""
-        return self.replica_count * PARTITION_COUNT
 
 
 FRONTS: Final = (Front("kafka, all at once", 0), Front("sluice, R = 1", 1), Front("sluice, R = 2", 2))
@@ -254,7 +206,7 @@ class Size:
     calm_seconds: float
 
 
-FULL: Final = Size(12, 60, _CALM_SECONDS)
+FULL: Final = Size(12, 60, 10.0)
 QUICK: Final = Size(6, 4, 3.0)
 
 
@@ -271,116 +223,85 @@ class Result:
     seconds: float
     failed: int
 
-    def row(self) -> tuple[str, ...]:
-        return (
-            self.front.name,
-            str(self.catching_up),
-            f"{self.bytes_per_second / MB:.0f}",
-            f"{self.calm_p99 * 1000:.0f}",
-            f"{self.p99 * 1000:.0f}",
-            f"{self.longest * 1000:.0f}",
-            f"{self.seconds:.1f}",
-        )
+
+_COLUMNS: Final[Mapping[str, Callable[[Result], object]]] = {
+    "front": lambda one: one.front.name,
+    "replicas catching up, at most": lambda one: one.catching_up,
+    "MB/s between brokers, largest second": lambda one: f"{one.bytes_per_second / MB:.0f}",
+    "producer p99 before, ms": lambda one: f"{one.calm_p99 * 1000:.0f}",
+    "p99 during, ms": lambda one: f"{one.p99 * 1000:.0f}",
+    "longest, ms": lambda one: f"{one.longest * 1000:.0f}",
+    "seconds in all": lambda one: f"{one.seconds:.1f}",
+}
 
 
 def run_front(rig: Rig, front: Front, size: Size, number: int) -> Result:
     """Fill a topic, write to it, move it, and watch."""
     topic = f"move{number}"
     before = rig.create(topic, size.partitions, size.megabytes)
-    late = threading.Event()
-    timer = threading.Timer(_MOVE_SECONDS_MAX + size.calm_seconds, late.set)
-    sluice: AbstractContextManager[str] = nullcontext(rig.cluster.bootstrap())
+    targets = [[broker + 3 for broker in replicas] for replicas in before]
+    direct = rig.cluster.bootstrap()
+    sluice: AbstractContextManager[SluiceProcess | None] = nullcontext()
     if front.replica_count:
-        keys: dict[str, object] = {
-            "parallel_replica_count": front.replica_count,
-            "parallel_partition_count": PARTITION_COUNT,
-        }
-        sluice = rig.sluice(topic, keys)
-    with sluice as bootstrap, Probe(rig.cluster.bootstrap(), topic, size.partitions) as probe:
+        sluice = rig.sluice(topic, front.replica_count)
+    with sluice as process, Probe(direct, topic, size.partitions) as probe, ThreadPoolExecutor(1) as pool:
         time.sleep(size.calm_seconds)
         calm = probe.times(0, time.monotonic())
-        targets = [[broker + 3 for broker in replicas] for replicas in before]
-        timer.start()
-        with ThreadPoolExecutor(1) as pool:  # the tool takes seconds to begin and to end
-            begun = pool.submit(rig.begin, bootstrap, topic, size.partitions)
-            begun.add_done_callback(lambda done: late.set() if done.exception() else None)
-            try:
-                watched = rig.watch(topic, before, targets, late)
-            finally:
-                timer.cancel()
-                begun.result()
-        during = probe.times(watched.began, watched.ended)
+        # The tool takes seconds to begin and to end.
+        tool = pool.submit(rig.begin, process.bootstrap if process else direct, topic, targets)
+        progress = Progress(rig, topic, before, targets, tool)
+        growth = watch(lambda: rig.size(topic), progress.over, _MOVE_SECONDS_MAX)
+        tool.result()
+        during = probe.times(progress.began, progress.ended)
     rig.delete(topic)
     time.sleep(_SETTLE_SECONDS)
     return Result(
         front=front,
-        catching_up=watched.catching_up,
-        bytes_per_second=largest_second(watched.samples),
+        catching_up=progress.catching_up,
+        bytes_per_second=growth.largest_second(),
         calm_p99=percentile(sorted(calm[len(calm) // 2 :]), 99),  # the first records also connect
         p99=percentile(sorted(during), 99) if during else 0.0,
         longest=max(during, default=0.0),
-        seconds=watched.ended - watched.began,
+        seconds=progress.ended - progress.began,
         failed=probe.failed,
     )
 
 
 def judge(results: Sequence[Result]) -> Outcome:
     """The bars hold for Sluice, against Kafka in the same run."""
-    columns = (
-        "front",
-        "replicas catching up, at most",
-        "MB/s between brokers, largest second",
-        "producer p99 before, ms",
-        "p99 during, ms",
-        "longest, ms",
-        "seconds in all",
-    )
     note = (
         f"R × P bounds what is catching up: P = {PARTITION_COUNT}. The producer writes 100 records of 10 kB a second "
         "with acks=all. Each step's end is a new leader epoch, after which followers begin to fetch anew, some of them "
         "after replica.fetch.backoff.ms (1 s): more steps, more such moments for that partition's producers. "
         "Seconds run from the first changed replica to the last one in sync."
     )
-    table = Table("Three replicas to three new brokers", columns, tuple(one.row() for one in results), note)
+    kafka, *ours = results
     bars = []
-    kafka = next((one for one in results if not one.front.replica_count), None)
-    for one in results:
-        if not one.front.replica_count:
-            continue
-        name = one.front.name
-        bars.append(Bar(f"{name}: replicas catching up", one.catching_up, one.front.bound, "replicas"))
-        if kafka is not None:
-            rate = ratio(one.bytes_per_second, kafka.bytes_per_second)
-            bars.append(Bar(f"{name}: largest second, against Kafka's", rate, 1.0))
+    for one in ours:
+        name, most = one.front.name, one.front.replica_count * PARTITION_COUNT
+        bars.append(Bar(f"{name}: replicas catching up", one.catching_up, most, "replicas"))
+        rate = ratio(one.bytes_per_second, kafka.bytes_per_second)
+        bars.append(Bar(f"{name}: largest second, against Kafka's", rate, 1.0))
     failed = sum(one.failed for one in results)
     bars.append(Bar("records that were not acknowledged", failed, 0, "records"))
-    return Outcome([table], bars)
+    return Outcome([tabulate("Three replicas to three new brokers", results, _COLUMNS, note)], bars)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the fronts that are asked for; 1 where a bar is missed."""
+def main(console: Console) -> bool:
+    """Run all fronts; return whether every bar is met."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.reassignment", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a small move; prints only")
-    parser.add_argument("--only", default="", help="fronts whose name holds this; prints only")
-    options = parser.parse_args(arguments)
-    processes.exit_on_signals()
-    size = QUICK if options.quick else FULL
-    chosen = [front for front in FRONTS if options.only in front.name]
-    results = []
-    with tempfile.TemporaryDirectory(prefix="sluice-reassignment-") as directory, Rig(Path(directory)) as rig:
-        for number, front in enumerate(chosen):
-            result = run_front(rig, front, size, number)
-            results.append(result)
-            print(" | ".join(result.row()), file=sys.stderr, flush=True)
-    outcome = judge(results)
+    quick = parser.parse_args().quick
+    size = QUICK if quick else FULL
+    wanted = ClusterOptions(nodes=len(OLD + NEW), jvm_options=_HEAP, ready_seconds_max=180.0)
+    with tempfile.TemporaryDirectory(prefix="sluice-reassignment-") as directory, Cluster(wanted) as cluster:
+        rig = Rig(Path(directory), cluster)
+        results = [run_front(rig, front, size, number) for number, front in enumerate(FRONTS)]
     facts = machine.describe(
         f"six brokers of 400 MiB heap; {size.partitions} partitions of {size.megabytes:g} MB"
     )
-    report.show(report.screen(), facts, outcome)
-    if not options.quick and not options.only:
-        report.write(DOCUMENT, "reassignment", facts, outcome)
-    return 0 if all(bar.passed for bar in outcome.bars) else 1
+    return report.publish(console, facts, judge(results), "" if quick else "reassignment")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report.run(main))

@@ -3,15 +3,21 @@ document, and shown on the screen.
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from rich.console import Console
 from rich.table import Table as ScreenTable
 
+from tests.bench.options import DOCUMENT
+from tests.cluster import MissingPrerequisiteError, processes
+
 MISSING: Final = "–"
+Facts = Sequence[tuple[str, str]]
+"""The machine and the versions, as `machine` describes them."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +83,23 @@ class Outcome:
     tables: list[Table] = field(default_factory=list)
     bars: list[Bar] = field(default_factory=list)
 
-    def add(self, others: Iterable["Outcome"]) -> None:
+    def add(self, *others: "Outcome") -> None:
         """Append what other sections found."""
         for other in others:
             self.tables += other.tables
             self.bars += other.bars
+
+
+def tabulate(
+    title: str, things: Iterable[T], columns: Mapping[str, Callable[[T], object]], note: str = ""
+) -> Table:
+    """Return a table with a row for each thing; a column says how to get its cell.
+
+    >>> tabulate("", (1, 2), {"n": int, "square": lambda n: n * n}).rows
+    (('1', '1'), ('2', '4'))
+    """
+    rows = tuple(tuple(str(cell(thing)) for cell in columns.values()) for thing in things)
+    return Table(title, tuple(columns), rows, note)
 
 
 def ratio(value: float | None, base: float | None) -> float | None:
@@ -93,14 +111,10 @@ def ratio(value: float | None, base: float | None) -> float | None:
     return value / base if value is not None and base else None
 
 
-def bars_table(outcome: Outcome) -> Table:
-    """Return the bars as a table."""
-    return Table("Bars", ("bar", "limit", "measured", ""), tuple(bar.row() for bar in outcome.bars))
-
-
-def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
-    """Return the machine and the versions as a table."""
-    return Table("", ("run", ""), tuple(facts))
+def tables(facts: Facts, outcome: Outcome) -> list[Table]:
+    """Return all that there is to show: the facts, the bars, the tables."""
+    bars = Table("Bars", ("bar", "limit", "measured", ""), tuple(bar.row() for bar in outcome.bars))
+    return [Table("", ("run", ""), tuple(facts)), *([bars] if bars.rows else []), *outcome.tables]
 
 
 def markdown(table: Table) -> str:
@@ -134,13 +148,14 @@ def replace_between(text: str, name: str, content: str) -> str:
     return f"{before}{begin}\n{content}{end}{rest.split(end, 1)[1]}"
 
 
-def write(
-    document: Path, name: str, facts: Sequence[tuple[str, str]], outcome: Outcome, extra: str = ""
-) -> None:
+def page(facts: Facts, outcome: Outcome) -> str:
+    """Return everything as Markdown."""
+    return "\n".join(markdown(table) for table in tables(facts, outcome))
+
+
+def write(document: Path, name: str, facts: Facts, outcome: Outcome, extra: str = "") -> None:
     """Replace the part of the document that belongs to `name`."""
-    bars = [bars_table(outcome)] if outcome.bars else []
-    tables = [facts_table(facts), *bars, *outcome.tables]
-    content = "\n" + "\n".join(markdown(table) for table in tables) + extra + "\n"
+    content = f"\n{page(facts, outcome)}{extra}\n"
     document.write_text(replace_between(document.read_text(), name, content))
 
 
@@ -149,13 +164,34 @@ def screen() -> Console:
     return Console(width=None if sys.stdout.isatty() else 150)
 
 
-def show(console: Console, facts: Sequence[tuple[str, str]], outcome: Outcome) -> None:
+def show(console: Console, facts: Facts, outcome: Outcome) -> None:
     """Print everything."""
-    bars = [bars_table(outcome)] if outcome.bars else []
-    for table in [facts_table(facts), *outcome.tables, *bars]:
+    for table in tables(facts, outcome):
         printed = ScreenTable(title=table.title or None, title_justify="left", caption=table.note or None)
         for number, column in enumerate(table.columns):
             printed.add_column(column, justify="right" if number else "left")
         for row in table.rows:
             printed.add_row(*(cell if cell != "pass" else "[green]pass[/green]" for cell in row))
         console.print(printed)
+
+
+def publish(console: Console, facts: Facts, outcome: Outcome, block: str = "", extra: str = "") -> bool:
+    """Show everything, write it into the document where a block is named; return whether every bar is met."""
+    show(console, facts, outcome)
+    if block:
+        write(DOCUMENT, block, facts, outcome, extra)
+        console.print(f"written to {DOCUMENT}")
+    return all(bar.passed for bar in outcome.bars)
+
+
+def run(measure: Callable[[Console], bool]) -> int:
+    """Run a bench, and return the exit code: 1 where it says no, 2 where something that it needs is missing."""
+    processes.exit_on_signals()
+    console = screen()
+    try:
+        return 0 if measure(console) else 1
+    except MissingPrerequisiteError as problem:
+        console.print(f"[red]{problem}[/red]")
+        return 2
+    except KeyboardInterrupt:
+        return 130

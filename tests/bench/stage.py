@@ -1,9 +1,8 @@
 """The stage every section plays on: one real broker, the lanes to it, its topics, and progress on the screen."""
 
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -12,14 +11,22 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 
-from tests.bench.lanes import HAPROXY_LISTENER, HAPROXY_SASL_LISTENER, SIDECAR_LISTENER, LanePorts, Lanes
+from tests.bench.lanes import (
+    HAPROXY_LISTENER,
+    HAPROXY_SASL_LISTENER,
+    NODE,
+    SIDECAR_LISTENER,
+    LanePorts,
+    Lanes,
+)
 from tests.bench.options import Options
 from tests.bench.process import Child, module_process
-from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
+from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_port
 from tests.cluster.sasl import SASL_LISTENERS
+from tests.support.proxy_process import SluicePorts
+from tests.support.waiting import until
 
 _ADMIN_SECONDS: Final = 120.0
-_PARTITIONS_AT_ONCE: Final = 1000
 _BROKER: Final = {
     # What is deleted between rounds must be gone before the next one is measured.
     "log.segment.delete.delay.ms": "1000",
@@ -52,50 +59,38 @@ class Stage:
         for created in self._admin.create_topics([topic], request_timeout=_ADMIN_SECONDS).values():
             created.result(_ADMIN_SECONDS)
 
-    def create_topics(self, names: list[str], partitions: int) -> None:
-        """Create many topics, in requests that a controller takes: it refuses more than 10,000 records in one."""
-        at_once = max(1, _PARTITIONS_AT_ONCE // partitions)
-        for first in range(0, len(names), at_once):
-            some = names[first : first + at_once]
-            topics = [NewTopic(name, num_partitions=partitions, replication_factor=1) for name in some]
-            for created in self._admin.create_topics(topics, request_timeout=_ADMIN_SECONDS).values():
-                created.result(_ADMIN_SECONDS)
-
     def wait_for_partitions(self, prefix: str, count: int) -> None:
         """Wait until the broker names that many partitions of the topics with this prefix, all of them led."""
-        deadline = time.monotonic() + _ADMIN_SECONDS
-        while time.monotonic() < deadline:
+
+        def led() -> bool:
             topics = self._admin.list_topics(timeout=_ADMIN_SECONDS).topics.items()
             mine = [topic.partitions.values() for name, topic in topics if name.startswith(prefix)]
-            if sum(partition.leader >= 0 for partitions in mine for partition in partitions) >= count:
-                return
-            time.sleep(0.5)
-        raise TimeoutError(f"{count} partitions of {prefix}* did not appear within {_ADMIN_SECONDS:g} s")
+            return sum(partition.leader >= 0 for partitions in mine for partition in partitions) >= count
+
+        until(led, f"{count} partitions of {prefix}* are there", _ADMIN_SECONDS, pause=0.5)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic, so that its segments do not fill the disk."""
         for deleted in self._admin.delete_topics([name], request_timeout=_ADMIN_SECONDS).values():
             deleted.result(_ADMIN_SECONDS)
 
-    @contextmanager
-    def generator(self, port: int, topic: str, *more: str, size: int, connections: int) -> Iterator[Child]:
+    def generator(
+        self, port: int, topic: str, *more: str, size: int, connections: int
+    ) -> AbstractContextManager[Child]:
         """Start a load generator, connected and waiting for orders; `more` are arguments of its own."""
         words = ("--port", port, "--topic", topic, "--size", size, "--connections", connections, *more)
-        with module_process("tests.bench.generator", *words, log=self.directory / "generator.log") as child:
-            yield child
+        return module_process("tests.bench.generator", *words, log=self.directory / "generator.log")
 
 
 @contextmanager
 def stage(options: Options, console: Console) -> Iterator[Stage]:
     """Start the broker; its listeners lead to HAProxy and to the sidecar, which are started by those who need them."""
-    haproxy, _, sidecar = free_ports(3)
-    ports = LanePorts(
-        haproxy=haproxy, sidecar=sidecar, gateway=free_ports(3)[0], unprivileged=free_ports(3)[0]
-    )
+    ports = LanePorts(free_port(), SluicePorts.free(), SluicePorts.free(), SluicePorts.free())
+    haproxy = ((HOST, ports.haproxy),)
     listeners = (
-        Listener(HAPROXY_LISTENER, advertised=((HOST, haproxy),)),
-        Listener(SIDECAR_LISTENER, advertised=((HOST, sidecar),)),
-        replace(SASL_LISTENERS[0], name=HAPROXY_SASL_LISTENER, advertised=((HOST, haproxy),)),
+        Listener(HAPROXY_LISTENER, advertised=haproxy),
+        Listener(SIDECAR_LISTENER, advertised=((HOST, ports.sidecar.first_broker + NODE),)),
+        replace(SASL_LISTENERS[0], name=HAPROXY_SASL_LISTENER, advertised=haproxy),
         SASL_LISTENERS[0],
     )
     wanted = ClusterOptions(nodes=1, listeners=listeners, properties=_BROKER, jvm_options=_HEAP)

@@ -1,14 +1,14 @@
 """One client of the demo, a process of its own: librdkafka as applications use it, without code of Sluice.
 
-It writes records of 2 kB at a given rate (or as fast as it can), reads them back in a consumer group, and prints its
-counters every quarter of a second as one line of JSON.
+It writes records of 2 kB at a given rate (or as fast as it can), reads them back in a consumer group, and responds to
+each line with its counters as one line of JSON. It ends with its standard input.
 They are librdkafka's own statistics of bytes on the wire, sent by the producer and received by the consumer: what a
 quota counts, counted at the other end.
 """
 
 import argparse
 import json
-import signal
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -17,7 +17,6 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
 RECORD_BYTES: Final = 2_000
-_REPORT_SECONDS: Final = 0.25
 _POLL_SECONDS: Final = 0.1
 _STATISTICS_MS: Final = 200
 # About this share of the bytes on the wire are records' values. What a plan offers is meant on the wire.
@@ -104,14 +103,13 @@ def consume(bootstrap: str, client_id: str, topic: str, counters: Counters) -> N
 
 
 def main() -> None:
-    """Run both threads, and report until SIGTERM."""
+    """Run both threads, and report until standard input ends."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("--bootstrap", "--client-id", "--topic"):
         parser.add_argument(name, required=True)
     parser.add_argument("--offered", type=float)
     options = parser.parse_args()
     counters = Counters()
-    signal.signal(signal.SIGTERM, lambda *_: counters.stop.set())
     own = (options.bootstrap, options.client_id, options.topic)
     threads = [
         threading.Thread(target=produce, args=(*own, options.offered, counters), daemon=True),
@@ -119,7 +117,10 @@ def main() -> None:
     ]
     for thread in threads:
         thread.start()
-    while all(thread.is_alive() for thread in threads) and not counters.stop.wait(_REPORT_SECONDS):
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        if not all(thread.is_alive() for thread in threads):
+            break
         report = {
             "monotonic": time.monotonic(),
             "sent": counters.sent_bytes,
@@ -127,6 +128,7 @@ def main() -> None:
             "errors": counters.errors,
         }
         print(json.dumps(report), flush=True)
+    counters.stop.set()
     for thread in threads:
         thread.join(timeout=5)
 

@@ -91,6 +91,11 @@ def megabytes(bytes_per_second: float) -> str:
     return f"{bytes_per_second / 1e6:.2f} MB/s"
 
 
+def topic_of(plan: ClientPlan) -> str:
+    """Return the name of a client's own topic."""
+    return f"demo-{plan.client_id}"
+
+
 # The quotas differ, so that one cannot be mistaken for another; together they are far below what two cores can move.
 PLANS: Final = (
     ClientPlan(

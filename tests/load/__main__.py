@@ -22,9 +22,8 @@ from rich.console import Console
 from commandline.program import INTERRUPTED
 from offline.cli import main as offline
 from tests.bench import machine, report
-from tests.bench.options import DOCUMENT
 from tests.bench.report import Outcome, Table
-from tests.cluster import Cluster, ClusterOptions, MissingPrerequisiteError, processes
+from tests.cluster import Cluster, ClusterOptions
 from tests.load.make_capture import DIRECTORY
 from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings
 
@@ -43,68 +42,60 @@ def _lost(result: Mapping[str, Any]) -> int:
     return int(lost + sum(requests["errors"].values()))
 
 
-_COLUMNS: Final[Sequence[tuple[str, Callable[[Mapping[str, Any]], float | None]]]] = (
-    ("requests/s", lambda found: found["achieved"]["requests_per_second"]),
-    ("MB/s sent", lambda found: found["achieved"]["request_bytes"] / 1e6 / found["planned"]["seconds"]),
-    ("MB/s got", lambda found: found["achieved"]["response_bytes"] / 1e6 / found["planned"]["seconds"]),
-    ("p50 ms", lambda found: found["latency_ms"]["p50"]),
-    ("p99 ms", lambda found: found["latency_ms"]["p99"]),
-    ("p99.9 ms", lambda found: found["latency_ms"]["p99.9"]),
-    ("late itself, p99 ms", lambda found: found["late_ms"]["p99"]),
-    ("lost or failed", _lost),
-)
+_COLUMNS: Final[Mapping[str, Callable[[Mapping[str, Any]], float | None]]] = {
+    "requests/s": lambda found: found["achieved"]["requests_per_second"],
+    "MB/s sent": lambda found: found["achieved"]["request_bytes"] / 1e6 / found["planned"]["seconds"],
+    "MB/s got": lambda found: found["achieved"]["response_bytes"] / 1e6 / found["planned"]["seconds"],
+    "p50 ms": lambda found: found["latency_ms"]["p50"],
+    "p99 ms": lambda found: found["latency_ms"]["p99"],
+    "p99.9 ms": lambda found: found["latency_ms"]["p99.9"],
+    "late itself, p99 ms": lambda found: found["late_ms"]["p99"],
+    "lost or failed": _lost,
+}
 
 Found = dict[tuple[str, str], Mapping[str, Any]]
 
 
-def main() -> int:
-    """Give the exit code."""
+def main(console: Console) -> bool:
+    """Return whether every replay was done, and nothing was lost."""
     options = argparse.ArgumentParser(prog="make load", description=__doc__)
     options.add_argument("--speed", help="times as fast as recorded (1, then 2)")
     options.add_argument("--seconds", help="of the recording (all of it)")
-    options.add_argument("--recording", default=str(DIRECTORY), help="another capture than the synthetic one")
-    options.add_argument("--document", type=Path, default=DOCUMENT)
     given = options.parse_args()
     speeds = SPEEDS if given.speed is None else (given.speed,)
-    processes.exit_on_signals()
-    console = report.screen()
-    try:
-        found = _measure(console, given, speeds)
-    except MissingPrerequisiteError as error:
-        console.print(str(error))
-        return 1
+    found = _measure(console, given.seconds, speeds)
     whole = len(found) == 3 * len(speeds)
-    outcome, facts = Outcome([_table(found)] if found else []), machine.describe("three brokers, one replica")
-    report.show(console, facts, outcome)
-    if whole and given.speed is given.seconds is None and given.recording == str(DIRECTORY):
-        report.write(given.document, "load", facts, outcome)
-        console.print(f"written to {given.document}")
-    return 0 if whole and not any(_lost(result) for result in found.values()) else 1
+    outcome = Outcome([_table(found)] if found else [])
+    block = "load" if whole and given.speed is given.seconds is None else ""
+    report.publish(console, machine.describe("three brokers, one replica"), outcome, block)
+    return whole and not any(map(_lost, found.values()))
 
 
-def _measure(console: Console, given: argparse.Namespace, speeds: Sequence[str]) -> Found:
+def _measure(console: Console, seconds: str | None, speeds: Sequence[str]) -> Found:
     reports = ROOT / "build" / "load"
     reports.mkdir(parents=True, exist_ok=True)
     found: Found = {}
     console.print("Starting three Kafka brokers (about 15 s) …")
     with Cluster(ClusterOptions(nodes=3)) as cluster:
-        _warm_up(given.recording, cluster.bootstrap().split(",")[0])
+        _warm_up(cluster.bootstrap().split(",")[0])
         for speed in speeds:
             for way in (DIRECT, SLUICE, CAPTURING):
                 with _target(cluster, way) as target:
                     console.print(f"--- {way}, speed {speed}")
                     name = f"{way.lower().replace(', ', '-')}-{speed}"
-                    words = [given.recording, "--target", target, "--speed", speed, "--create"]
-                    words += ["--seconds", given.seconds] if given.seconds else []
-                    files = [reports / f"{name}.json", reports / f"{name}.html"]
-                    words += ["--json", str(files[0]), "--html", str(files[1])]
-                    code = offline(["replay", *words])
+                    words = ["--speed", speed, *(["--seconds", seconds] if seconds else [])]
+                    words += ["--json", f"{reports}/{name}.json", "--html", f"{reports}/{name}.html"]
+                    code = _replay(target, *words)
                     if code >= INTERRUPTED:
                         sys.exit(code)
                     if code == 0:
-                        found[speed, way] = json.loads(files[0].read_text())
+                        found[speed, way] = json.loads((reports / f"{name}.json").read_text())
     console.print(f"reports in {reports.relative_to(ROOT)}")
     return found
+
+
+def _replay(target: str, *words: str) -> int:
+    return offline(["replay", str(DIRECTORY), "--target", target, "--create", *words])
 
 
 @contextlib.contextmanager
@@ -121,11 +112,10 @@ def _target(cluster: Cluster, way: str) -> Iterator[str]:
             yield sluice.bootstrap
 
 
-def _warm_up(recording: str, target: str) -> None:
+def _warm_up(target: str) -> None:
     """Let brokers that have just started compile what they need: the first row would pay for it."""
-    words = [recording, "--target", target, "--seconds", _WARM_UP_SECONDS, "--create", "--no-progress"]
     with contextlib.redirect_stdout(io.StringIO()):
-        offline(["replay", *words])
+        _replay(target, "--seconds", _WARM_UP_SECONDS, "--no-progress")
 
 
 def _shown(value: float | None) -> str:
@@ -135,11 +125,11 @@ def _shown(value: float | None) -> str:
 
 def _table(found: Found) -> Table:
     rows = tuple(
-        (way, speed, *(_shown(read(result)) for _, read in _COLUMNS))
+        (way, speed, *(_shown(read(result)) for read in _COLUMNS.values()))
         for (speed, way), result in found.items()
     )
-    return Table("Replayed", ("way", "× recorded speed", *(name for name, _ in _COLUMNS)), rows)
+    return Table("Replayed", ("way", "× recorded speed", *_COLUMNS), rows)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report.run(main))

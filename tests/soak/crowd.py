@@ -17,11 +17,13 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from rich.console import Console
 
 from tests.bench import machine, report
 from tests.bench.process import (
@@ -33,7 +35,7 @@ from tests.bench.process import (
     sockets,
 )
 from tests.bench.report import Bar, Outcome, Table
-from tests.cluster import Cluster, ClusterOptions, MissingPrerequisiteError, processes
+from tests.cluster import Cluster, ClusterOptions
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import create, describe
 
@@ -153,7 +155,7 @@ def _phases(
     each["idle"] += options.connections - sum(each.values())
     with ExitStack() as stack:
         crowd = {
-            kind: stack.enter_context(_crowd(port, {kind: count}, options, directory, number))
+            kind: stack.enter_context(_crowd(port, kind, count, options, directory, number))
             for number, (kind, count) in enumerate(each.items())
         }
         _wait_for(crowd, each, say)
@@ -182,22 +184,20 @@ def _wait_for(crowd: Mapping[str, Child], wanted: Mapping[str, int], say: Say) -
         time.sleep(1.0)
 
 
-@contextmanager
-def _honest(port: int, topic: str, options: Options, directory: Path) -> Iterator[Child]:
-    words = ["--port", str(port), "--topic", topic, "--clients", str(options.honest)]
-    with module_process("tests.soak.pinger", *words, log=directory / "pinger.log") as child:
-        yield child
+def _honest(port: int, topic: str, options: Options, directory: Path) -> AbstractContextManager[Child]:
+    words = ("--port", port, "--topic", topic, "--clients", options.honest)
+    return module_process("tests.soak.pinger", *words, log=directory / "pinger.log")
 
 
-@contextmanager
 def _crowd(
-    port: int, kinds: Mapping[str, int], options: Options, directory: Path, seed: int
-) -> Iterator[Child]:
-    wanted = ",".join(f"{kind}={count}" for kind, count in kinds.items())
-    words = ["--port", str(port), "--kinds", wanted, "--seed", str(seed)]
-    words += ["--opens-per-second", str(options.opens_per_second), "--source", f"127.0.0.{seed + 2}"]
-    with module_process("tests.soak.hostile", *words, log=directory / "hostile.log") as child:
-        yield child
+    port: int, kind: str, count: int, options: Options, directory: Path, seed: int
+) -> AbstractContextManager[Child]:
+    words = ["--port", port, "--kinds", f"{kind}={count}", "--seed", seed]
+    words += ["--opens-per-second", options.opens_per_second, "--source", f"127.0.0.{seed + 2}"]
+    return module_process("tests.soak.hostile", *words, log=directory / "hostile.log")
+
+
+_CROWD: Final = {"open": "open", "opened": "opened", "closed by the proxy": "ended", "failed": "failed"}
 
 
 def outcome(options: Options, result: Result) -> Outcome:
@@ -213,67 +213,37 @@ def outcome(options: Options, result: Result) -> Outcome:
                 counted = str(times["count"]) if times else "0"
                 of_sluice = process if told is phase.honest else ("",) * len(process)
                 rows.append((phase.name, way, what, *figures, counted, str(told["broken"]), *of_sluice))
-    columns = (
-        "phase",
-        "way",
-        "honest",
-        "p50 ms",
-        "p99 ms",
-        "max ms",
-        "answers",
-        "cut off",
-        "MiB",
-        "sockets",
-        "CPU",
-    )
-    crowd = [
-        (
-            kind,
-            *(str(result.crowd.get(what, {}).get(kind, 0)) for what in ("open", "opened", "ended", "failed")),
-        )
+    title = f"{options.connections} hostile connections beside {options.honest} clients"
+    columns = ("phase", "way", "honest", "p50 ms", "p99 ms", "max ms")
+    more = ("answers", "cut off", "MiB", "sockets", "CPU")
+    crowd = tuple(
+        (kind, *(str(result.crowd.get(what, {}).get(kind, 0)) for what in _CROWD.values()))
         for kind in CROWD_KINDS
-    ]
-    cut_off = sum(int(phase.honest["broken"]) for phase in result.phases)
-    return Outcome(
-        [
-            Table(
-                f"{options.connections} hostile connections beside {options.honest} clients",
-                columns,
-                tuple(rows),
-            ),
-            Table("The crowd", ("kind", "open", "opened", "closed by the proxy", "failed"), tuple(crowd)),
-        ],
-        [
-            Bar("the proxy lives", float(result.alive), 1.0, "", at_least=True),
-            Bar("honest connections cut off", float(cut_off), 0.0, ""),
-            Bar("sockets left behind", float(max(0, result.sockets_left)), 0.0, ""),
-        ],
     )
+    cut_off = sum(int(phase.honest["broken"]) for phase in result.phases)
+    bars = [
+        Bar("the proxy lives", float(result.alive), 1.0, "", at_least=True),
+        Bar("honest connections cut off", float(cut_off), 0.0, ""),
+        Bar("sockets left behind", float(max(0, result.sockets_left)), 0.0, ""),
+    ]
+    tables = [Table(title, (*columns, *more), tuple(rows)), Table("The crowd", ("kind", *_CROWD), crowd)]
+    return Outcome(tables, bars)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Play, print, return the exit code."""
+def main(console: Console) -> bool:
+    """Play and print; return whether every bar is met."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak.crowd", description=__doc__)
     default = Options()
     parser.add_argument("--connections", type=int, default=default.connections)
     parser.add_argument("--seconds", type=float, default=default.seconds, help="beside the whole crowd")
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     options = Options(given.connections, given.seconds)
-    processes.exit_on_signals()
-    console = report.screen()
     descriptors = raise_descriptor_limit()
-    try:
-        with tempfile.TemporaryDirectory(prefix="sluice-crowd-") as name:
-            properties = {"socket.listen.backlog.size": "1024"}
-            with Cluster(ClusterOptions(nodes=1, properties=properties)) as cluster:
-                result = play(cluster, options, Path(name), console.print)
-    except MissingPrerequisiteError as problem:
-        console.print(f"[red]{problem}[/red]")
-        return 2
-    found = outcome(options, result)
-    report.show(console, [*machine.describe(), ("descriptors", str(descriptors))], found)
-    return 0 if all(bar.passed for bar in found.bars) else 1
+    wanted = ClusterOptions(nodes=1, properties={"socket.listen.backlog.size": "1024"})
+    with tempfile.TemporaryDirectory(prefix="sluice-crowd-") as name, Cluster(wanted) as cluster:
+        found = outcome(options, play(cluster, options, Path(name), console.print))
+    return report.publish(console, [*machine.describe(), ("descriptors", str(descriptors))], found)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report.run(main))

@@ -6,13 +6,15 @@ partition in that order, each once; an acknowledged one that is missing is lost.
 
 import csv
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from tests.bench.figures import median, percentile
-from tests.bench.report import MISSING, Bar, Outcome, Table, bars_table, facts_table, markdown
+from tests.bench.picture import Panel, draw_panels
+from tests.bench.report import MISSING, Bar, Outcome, Table
 
 _WARM_UP_SHARE: Final = 0.25
 _WARM_UP_SECONDS_MAX: Final = 900.0
@@ -79,46 +81,20 @@ def growth(samples: Sequence[Sample]) -> float | None:
     return median(one.resident_kib for one in late) / median(one.resident_kib for one in early) - 1
 
 
-def percentage(share: float) -> str:
-    """Write a share.
-
-    >>> percentage(-0.0123)
-    '-1.2 %'
-    """
-    return f"{100 * share:+.1f} %"
-
-
-def plot(samples: Sequence[Sample], events: Sequence[tuple[float, str]], path: Path) -> bool:
-    """Draw memory, descriptors, CPU and latency over time; False where matplotlib is missing."""
-    try:
-        import matplotlib as mpl
-
-        mpl.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        return False
-    minutes = [sample.seconds / 60 for sample in samples]
-    drawn = (
-        ("resident MiB", [sample.resident_kib / _MIB for sample in samples]),
-        ("descriptors", [float(sample.descriptors) for sample in samples]),
-        ("CPU %", [sample.cpu_percent for sample in samples]),
-        ("ping p99 ms", [sample.ping_p99_ms for sample in samples]),
-    )
-    figure, axes = pyplot.subplots(len(drawn), 1, sharex=True, figsize=(10, 9))
-    for axis, (name, values) in zip(axes, drawn, strict=True):
-        axis.plot(minutes, values, linewidth=0.8)
-        axis.set_ylabel(name)
-        axis.set_ylim(bottom=0)
-        axis.grid(visible=True, alpha=0.3)
-        for at, what in events:
-            axis.axvline(
-                at / 60, color="tab:red" if what == "broker" else "tab:gray", alpha=0.25, linewidth=0.6
-            )
-    axes[-1].set_xlabel("minutes (red: a broker restarts, gray: a reload)")
-    figure.tight_layout()
-    figure.savefig(path)
-    pyplot.close(figure)
-    return True
+def plot(samples: Sequence[Sample], events: Sequence[tuple[float, str]], path: Path) -> None:
+    """Draw memory, descriptors, CPU and latency over time, with a line where a broker restarted."""
+    drawn: Mapping[str, Callable[[Sample], float]] = {
+        "resident MiB": lambda sample: sample.resident_kib / _MIB,
+        "descriptors": lambda sample: sample.descriptors,
+        "CPU %": lambda sample: sample.cpu_percent,
+        "ping p99 ms": lambda sample: sample.ping_p99_ms,
+    }
+    marks = [(at / 60, "") for at, what in events if what == "broker"]
+    panels = [
+        [Panel(name, {name: [(sample.seconds / 60, value(sample)) for sample in samples]}, marks)]
+        for name, value in drawn.items()
+    ]
+    draw_panels(path, panels, "minutes", (10, 9))
 
 
 RECORD_BYTES: Final = 500
@@ -240,92 +216,74 @@ def outcome(found: Found) -> Outcome:
     """Return the tables and the bars."""
     verdict, counts = found.verdict, found.honest
     grown = growth(found.samples)
+    grown_percent = None if grown is None else 100 * grown
+    unresolved = counts.get("unresolved", 0) + counts.get("failed", 0)
+    none = {
+        "sockets left over": found.sockets_after - found.sockets_before,
+        "records lost": verdict.lost,
+        "records doubled": verdict.doubled,
+        "records out of order": verdict.disordered,
+        "records never resolved or failed": unresolved,
+        "records missed by the group": counts.get("missed by the group", 0),
+        "reloads refused": found.refused_reloads,
+        # Real brokers respond in order: a response that is not owed is a fault of the proxy.
+        "answers out of order": found.errors_by_cause.get("broker_out_of_order", 0),
+        "its exit code": found.exit_code,
+    }
     bars = [
         Bar("the proxy lived to the end", float(found.alive), 1.0, "", at_least=True),
-        Bar("its exit code", float(found.exit_code), 0.0, ""),
-        Bar(
-            "resident memory, late over early", None if grown is None else 100 * grown, 100 * GROWTH_MAX, "%"
-        ),
-        Bar("sockets left over", float(found.sockets_after - found.sockets_before), 0.0, ""),
+        Bar("resident memory, late over early", grown_percent, 100 * GROWTH_MAX, "%"),
         Bar("records acknowledged", float(verdict.acknowledged), 1.0, "", at_least=True),
-        Bar("records lost", float(verdict.lost), 0.0, ""),
-        Bar("records doubled", float(verdict.doubled), 0.0, ""),
-        Bar("records out of order", float(verdict.disordered), 0.0, ""),
-        Bar(
-            "records never resolved or failed",
-            float(counts.get("unresolved", 0) + counts.get("failed", 0)),
-            0.0,
-            "",
-        ),
-        Bar("records missed by the group", float(counts.get("missed by the group", 0)), 0.0, ""),
-        Bar("reloads refused", float(found.refused_reloads), 0.0, ""),
-        # Real brokers respond in order: a response that is not owed is a fault of the proxy.
-        Bar("answers out of order", float(found.errors_by_cause.get("broker_out_of_order", 0)), 0.0, ""),
+        *(Bar(name, float(count), 0.0, "") for name, count in none.items()),
     ]
-    tables = [_course(found.samples), _clients(found), _causes(found)]
+    causes = sorted(found.errors_by_cause.items(), key=lambda pair: -pair[1])
+    tables = [
+        _course(found.samples),
+        _clients(found),
+        _counts("Connections ended, by cause", "cause", causes),
+    ]
     if verdict.examples:
-        tables.append(
-            Table(
-                "Records that are not where they belong",
-                ("which",),
-                tuple((one,) for one in verdict.examples),
-            )
-        )
+        rows = tuple((one,) for one in verdict.examples)
+        tables.append(Table("Records that are not where they belong", ("which",), rows))
     return Outcome(tables, bars)
 
 
+_PARTS: Final[Mapping[str, Callable[[Sequence[Sample]], str]]] = {
+    "minutes": lambda some: f"{some[0].seconds / 60:.0f} … {some[-1].seconds / 60:.0f}",
+    "resident MiB, min / median / max": lambda some: " / ".join(
+        f"{kind(one.resident_kib / _MIB for one in some):.1f}" for kind in (min, median, max)
+    ),
+    "sockets": lambda some: f"{min(one.sockets for one in some)} … {max(one.sockets for one in some)}",
+    "CPU %": lambda some: f"{median(one.cpu_percent for one in some):.0f}",
+    "ping p50 ms": lambda some: f"{median(one.ping_p50_ms for one in some):.1f}",
+    "p99 ms": lambda some: f"{median(one.ping_p99_ms for one in some):.1f}",
+    "p99 ms, worst of 20": lambda some: f"{percentile(sorted(one.ping_p99_ms for one in some), 95):.1f}",
+    "max ms": lambda some: f"{max(one.ping_max_ms for one in some):.0f}",
+}
+
+
 def _course(samples: Sequence[Sample]) -> Table:
-    rows = []
     early, late = windows(samples)
-    for name, some in (("whole run", samples), ("early window", early), ("late window", late)):
-        if not some:
-            continue
-        resident = [one.resident_kib / 1024 for one in some]
-        p99 = sorted(one.ping_p99_ms for one in some)
-        rows.append(
-            (
-                name,
-                f"{some[0].seconds / 60:.0f} … {some[-1].seconds / 60:.0f}",
-                f"{min(resident):.1f} / {median(resident):.1f} / {max(resident):.1f}",
-                f"{min(one.sockets for one in some)} … {max(one.sockets for one in some)}",
-                f"{median(one.cpu_percent for one in some):.0f}",
-                f"{median(one.ping_p50_ms for one in some):.1f}",
-                f"{median(p99):.1f}",
-                f"{percentile(p99, 95):.1f}",
-                f"{max(one.ping_max_ms for one in some):.0f}",
-            )
-        )
-    columns = (
-        *("part", "minutes", "resident MiB, min / median / max", "sockets", "CPU %"),
-        *("ping p50 ms", "p99 ms", "p99 ms, worst of 20", "max ms"),
-    )
+    parts = {"whole run": samples, "early window": early, "late window": late}
+    rows = tuple((name, *(cell(some) for cell in _PARTS.values())) for name, some in parts.items() if some)
     grown = growth(samples)
-    flat = MISSING if grown is None else percentage(grown)
+    flat = MISSING if grown is None else f"{100 * grown:+.1f} %"
     note = "Latencies are of pings (ApiVersions) in samples of ten seconds, broker restarts among them: medians over "
     note += f"samples, and their 95th percentile. Memory, late over early: {flat}."
-    return Table("The proxy", columns, tuple(rows), note)
+    return Table("The proxy", ("part", *_PARTS), rows, note)
 
 
 def _clients(found: Found) -> Table:
-    rows: list[tuple[str, ...]] = [(name, str(count)) for name, count in found.honest.items()]
-    counted: dict[str, Any] = found.hostile.get("opened", {})
-    rows += [(f"hostile connections, {kind}", str(count)) for kind, count in sorted(counted.items())]
-    rows.append(("broker restarts", str(sum(what == "broker" for _, what in found.events))))
-    rows.append(("reloads", str(sum(what == "reload" for _, what in found.events))))
-    return Table("Clients and events", ("what", "count"), tuple(rows))
+    opened = sorted(found.hostile.get("opened", {}).items())
+    happened = Counter(what for _, what in found.events)
+    counted = [
+        *found.honest.items(),
+        *((f"hostile connections, {kind}", count) for kind, count in opened),
+        ("broker restarts", happened["broker"]),
+        ("reloads", happened["reload"]),
+    ]
+    return _counts("Clients and events", "what", counted)
 
 
-def _causes(found: Found) -> Table:
-    rows = sorted(found.errors_by_cause.items(), key=lambda pair: -pair[1])
-    return Table(
-        "Connections ended, by cause", ("cause", "count"), tuple((cause, str(count)) for cause, count in rows)
-    )
-
-
-def write(path: Path, facts: Sequence[tuple[str, str]], judged: Outcome, *, plotted: bool) -> None:
-    """Write the page."""
-    tables = [facts_table(facts), bars_table(judged), *judged.tables]
-    text = "# Soak\n\n" + "\n".join(markdown(table) for table in tables)
-    path.write_text(
-        text + ("\n![memory, descriptors, CPU and latency over time](soak.svg)\n" if plotted else "")
-    )
+def _counts(title: str, what: str, counted: Sequence[tuple[str, int]]) -> Table:
+    return Table(title, (what, "count"), tuple((name, str(count)) for name, count in counted))

@@ -18,11 +18,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.bench import wire
-from tests.bench.figures import percentile
-from tests.bench.generator import Peer
+from tests.bench.generator import Peer, spread
 
-PING: Final = "ping"
-PRODUCE: Final = "produce"
 _RECORD_BYTES: Final = 100
 _RECONNECT_SECONDS: Final = 0.1
 _CLIENT_ID: Final = "honest"
@@ -53,7 +50,7 @@ class Measured:
         >>> measured = Measured()
         >>> measured.add("ping", 2.0)
         >>> measured.take()
-        {'broken': 0, 'ping': {'count': 1, 'p50': 2.0, 'p99': 2.0, 'max': 2.0}}
+        {'broken': 0, 'ping': {'p50': 2.0, 'p99': 2.0, 'p99.9': 2.0, 'max': 2.0, 'count': 1}}
         >>> measured.take()
         {'broken': 0}
         """
@@ -62,13 +59,7 @@ class Measured:
             broken, self._broken = self._broken, 0
         taken: dict[str, object] = {"broken": broken}
         for what, times in sorted(found.items()):
-            ordered = sorted(times)
-            taken[what] = {
-                "count": len(ordered),
-                "p50": percentile(ordered, 50),
-                "p99": percentile(ordered, 99),
-                "max": ordered[-1],
-            }
+            taken[what] = spread(times)
         return taken
 
 
@@ -107,12 +98,12 @@ def client(options: argparse.Namespace, measured: Measured, number: int) -> None
         time.sleep(max(0.0, due - time.monotonic()))
         caller.ask(ping)
         responded = time.monotonic()
-        measured.add(PING, (responded - due) * 1000)
+        measured.add("ping", (responded - due) * 1000)
         if options.topic:
             code = wire.produce_failed(caller.ask(record), options.topic)
             if code:
                 measured.broken()
-            measured.add(PRODUCE, (time.monotonic() - responded) * 1000)
+            measured.add("produce", (time.monotonic() - responded) * 1000)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

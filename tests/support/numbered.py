@@ -12,8 +12,8 @@ librdkafka's idempotent producer: what it calls delivered must be there once. Re
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Final, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
@@ -136,7 +136,12 @@ def lost(load: NumberedProducer, bootstrap: str) -> list[int]:
     return [number for number in load.delivered if found[number] != 1]
 
 
-def read_all(
+def read_all(bootstrap: str, topic: str, partitions: int = 1, **more: Any) -> list[bytes]:
+    """Return the values of a whole topic, as it is now; for `more` see `messages`."""
+    return [message.value() or b"" for message in messages(bootstrap, topic, partitions, **more)]
+
+
+def messages(
     bootstrap: str,
     topic: str,
     partitions: int = 1,
@@ -144,8 +149,8 @@ def read_all(
     committed: bool = True,
     seconds: float = _READ_SECONDS_MAX,
     settings: Mapping[str, object] | None = None,
-) -> list[bytes]:
-    """Return the values of a whole topic, as it is now."""
+) -> Iterator[Message]:
+    """Give a whole topic, as it is now, each partition in its own order."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -158,7 +163,6 @@ def read_all(
             **(settings or {}),
         }
     )
-    values: list[bytes] = []
     open_partitions = set(range(partitions))
     deadline = time.monotonic() + seconds
     try:
@@ -170,11 +174,10 @@ def read_all(
                 continue
             error = message.error()
             if error is None:
-                values.append(message.value() or b"")
+                yield message
             elif error.code() == KafkaError._PARTITION_EOF:
                 open_partitions.discard(message.partition() or 0)
             else:
                 raise AssertionError(f"reading {topic}: {error}")
     finally:
         consumer.close()
-    return values

@@ -69,11 +69,11 @@ class SluiceSettings:
     """The configuration of a gateway in front of `bootstrap`, as `toml` writes it.
 
     Args:
-        quotas: the keys of `[quotas]` by name, values as TOML would have them in Python.
+        quotas: the keys of `[quotas]` by name, values as TOML would have them in Python; None leaves one out.
         client_quotas: client id -> Kafka's quota keys; written as `[[quota]]` tables of a quotas file.
         user_quotas: user -> Kafka's quota keys.
         cluster: more keys for `[cluster]`.
-        sections: more tables, by name.
+        sections: more tables, by name; `admin` replaces the one that is written otherwise.
         listener: more keys for the one listener.
     """
 
@@ -101,13 +101,13 @@ class SluiceSettings:
         }
         in_topic = self.quotas.get("store") == "topic"
         file = {} if in_topic else {"file": str(directory / "quotas.toml")}
+        sections = {"admin": {"bind": f"{HOST}:{self.ports.admin}"}, **self.sections}
         text = [
             _table("[cluster]", {"bootstrap": self.bootstrap, **self.cluster}),
             _table("[[listeners]]", listener),
             # As Kafka's brokers count, which tests compare with.
             _table("[quotas]", {**file, "policy": "kip13", "scope": "broker", **self.quotas}),
-            _table("[admin]", {"bind": f"{HOST}:{self.ports.admin}"}),
-            *(_table(f"[{name}]", keys) for name, keys in self.sections.items()),
+            *(_table(f"[{name}]", keys) for name, keys in sections.items()),
         ]
         path = directory / "sluice.toml"
         path.write_text("".join(text))
@@ -127,7 +127,8 @@ def quotas_toml(quotas: Mapping[str, Mapping[str, float]], part: str = "client_i
 
 def _table(head: str, keys: Mapping[str, object]) -> str:
     # JSON's numbers, booleans and strings are TOML's.
-    return head + "\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in keys.items())
+    written = (f"{name} = {json.dumps(value)}\n" for name, value in keys.items() if value is not None)
+    return f"{head}\n{''.join(written)}"
 
 
 class SluiceProcess:

@@ -3,137 +3,100 @@
 Writes docs/benchmarks.md and the picture beside it.
 """
 
-import json
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
 from tests.bench import machine, report
-from tests.bench.accuracy import clients, judge
-from tests.bench.accuracy import judge as plot
-from tests.bench.accuracy.judge import KAFKA, Options, parse_options
-from tests.bench.accuracy.relay import read_events
-from tests.bench.lanes import NODE, sluice_command, wait_for
-from tests.bench.process import tail
-from tests.cluster import (
-    HOST,
-    Cluster,
-    ClusterOptions,
-    Listener,
-    MissingPrerequisiteError,
-    free_ports,
-    processes,
-    tools,
-)
+from tests.bench.accuracy import judge
+from tests.bench.accuracy.judge import KAFKA, Options
+from tests.bench.accuracy.relay import read_events, relayed
+from tests.bench.clients import complaints, fill
+from tests.bench.lanes import NODE
+from tests.bench.options import DOCUMENT
+from tests.bench.process import module_process
+from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_port, tools
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
 
 LISTENER: Final = "COUNTED"
-PRODUCED: Final = "accuracy-produce"
-CONSUMED: Final = "accuracy-consume"
-_GRACE_SECONDS: Final = 60
+REQUEST_BYTES: Final = 1_000_000
+_OVERHEAD_BYTES: Final = 200
+"""Header, topic and record batch around the one value of a Produce request."""
+_FILL_RECORD_BYTES: Final = 10_000
 
 
 class Bench:
     """The broker behind the counting relay, and the runs against it."""
 
-    def __init__(self, options: Options, cluster: Cluster, relay_port: int, directory: Path) -> None:
+    def __init__(self, options: Options, cluster: Cluster, bootstrap: str, directory: Path) -> None:
         self.options = options
         self.cluster = cluster
+        self.bootstrap = bootstrap
         self.directory = directory
-        self.events = directory / "events.txt"
-        self._relay_bootstrap = f"{HOST}:{relay_port}"
-        self._relay_port = relay_port
 
     @contextmanager
-    def relay(self) -> Iterator[None]:
-        """Run the relay; the broker's listener COUNTED is advertised as the relay."""
-        command = [sys.executable, "-m", "tests.bench.accuracy.relay", "--port", str(self._relay_port)]
-        command += [
-            "--broker-port",
-            str(self.cluster.address(NODE, LISTENER)[1]),
-            "--events",
-            str(self.events),
-        ]
-        with self.process(command, "relay", self._relay_port):
-            yield
-
-    @contextmanager
-    def policy(self, name: str) -> Iterator[str]:
-        """Make a policy hold, and give clients their bootstrap server."""
-        if name == KAFKA:
-            quota = self.options.quota
-            for direction, connections in self.runs():
-                client_id = client_name(name, direction, connections)
-                rates = {"producer_byte_rate": quota, "consumer_byte_rate": quota}
-                tools.set_client_quota(self.cluster.bootstrap(), client_id, **rates)
-            yield self._relay_bootstrap
-            return
-        first = free_ports(3)[0]
-        config = self.directory / f"{name}.toml"
-        config.write_text(self.configuration(name, first))
-        with self.process(sluice_command(config), name, first + 1 + NODE):
-            yield f"{HOST}:{first}"
-
-    def runs(self) -> Iterator[tuple[str, int]]:
-        """Give every direction with every count of connections."""
-        for direction in self.options.directions:
-            for connections in self.options.connections:
-                yield direction, connections
-
-    def run(self, policy: str, direction: str, connections: int, bootstrap: str) -> judge.Figures:
-        """Let the clients run, and judge what passed. Each run has a client id of its own, so each begins fresh."""
-        client_id = client_name(policy, direction, connections)
-        topic = PRODUCED if direction == "produce" else CONSUMED
-        command = [sys.executable, "-m", "tests.bench.accuracy.clients", direction, "--bootstrap", bootstrap]
-        command += ["--topic", topic, "--client-id", client_id, "--connections", str(connections)]
-        command += [
-            "--seconds",
-            str(self.options.seconds + 1),
-        ]  # the first second begins after the first byte
-        log = self.directory / f"{client_id}.log"
-        with log.open("wb") as sink:
-            done = subprocess.run(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=sink,
-                timeout=self.options.seconds + _GRACE_SECONDS,
-                check=False,
-            )
-        if done.returncode != 0:
-            raise ChildProcessError(f"the clients of {client_id} failed: {tail(log)}")
-        tally = json.loads(done.stdout)
-        return judge.judge(
-            (policy, direction, connections), read_events(self.events, client_id), tally, self.options
+    def sluice(
+        self, name: str, policy: str, sections: Mapping[str, Mapping[str, object]] | None = None
+    ) -> Iterator[str]:
+        """Start a proxy before the relay, and give its bootstrap server."""
+        directory = self.directory / name
+        directory.mkdir()
+        rates = {"producer_byte_rate": self.options.quota, "consumer_byte_rate": self.options.quota}
+        settings = SluiceSettings(
+            self.bootstrap,
+            quotas={"policy": policy, "scope": None},
+            client_quotas={"<default>": rates},
+            sections=sections or {},
         )
+        with SluiceProcess.configured(settings, directory) as sluice:
+            yield sluice.bootstrap
 
-    def configuration(self, policy: str, first: int) -> str:
-        quotas = self.directory / "quotas.toml"
-        quotas.write_text(
-            f'[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = {self.options.quota}\n'
-            f"consumer_byte_rate = {self.options.quota}\n"
-        )
-        return (
-            f'[cluster]\nbootstrap = "{self._relay_bootstrap}"\n\n[[listeners]]\nname = "clients"\nbind = "{HOST}"\n'
-            f"bootstrap_port = {first}\nfirst_broker_port = {first + 1}\nbroker_id_max = {NODE}\n\n"
-            f'[quotas]\nfile = "{quotas}"\npolicy = "{policy}"\n\n[admin]\nbind = ""\n'
-        )
+    def run(self, run: tuple[str, str, int], bootstraps: Sequence[str], client_id: str = "") -> judge.Figures:
+        """Let the clients run (policy, direction, connections), as many at each server, and judge what passed.
 
-    @contextmanager
-    def process(self, command: list[str], name: str, port: int) -> Iterator[None]:
-        """Run a process that listens on a port."""
-        log = self.directory / f"{name}.log"
-        child = processes.start(command, log=log)
-        try:
-            wait_for(port, child, log)
-            yield
-        finally:
-            processes.end(child)
+        Each run has a client id of its own, so each begins fresh.
+        """
+        policy, direction, connections = run
+        client_id = client_id or client_name(*run)
+        if policy == KAFKA:
+            rates = {"producer_byte_rate": self.options.quota, "consumer_byte_rate": self.options.quota}
+            tools.set_client_quota(self.cluster.bootstrap(), client_id, **rates)
+        size = REQUEST_BYTES - (_OVERHEAD_BYTES if direction == "produce" else 0)
+        words = ["--topic", direction, "--client-id", client_id, "--bytes", size]
+        words += ["--connections", connections // len(bootstraps)]
+        with ExitStack() as stack:
+            children = []
+            for number, bootstrap in enumerate(bootstraps):
+                more = [direction, *words, "--bootstrap", bootstrap]
+                log = self.directory / f"{client_id}-{number}.log"
+                children.append(stack.enter_context(module_process("tests.bench.clients", *more, log=log)))
+            for child in children:
+                child.say("go")
+            time.sleep(self.options.seconds + 1)  # the first second begins after the first byte
+            tally = complaints(children)
+        return judge.judge(run, read_events(self.directory / "events.txt", client_id), tally, self.options)
+
+
+@contextmanager
+def counted(options: Options) -> Iterator[Bench]:
+    """Start a broker whose listener COUNTED is advertised as the relay, and the relay; its topics are filled."""
+    port = free_port()
+    wanted = ClusterOptions(nodes=1, listeners=(Listener(LISTENER, advertised=((HOST, port),)),))
+    with tempfile.TemporaryDirectory(prefix="sluice-accuracy-") as name, Cluster(wanted) as cluster:
+        for topic in options.directions:
+            tools.create_topic(cluster.bootstrap(), topic)
+        if "consume" in options.directions:
+            # Twice what one connection may read, and room for the burst: no connection comes to the end.
+            size = 2 * options.quota * (options.seconds + 15)
+            fill(cluster.bootstrap(), "consume", size // _FILL_RECORD_BYTES, _FILL_RECORD_BYTES)
+        with relayed(port, cluster.address(NODE, LISTENER)[1], Path(name) / "events.txt"):
+            yield Bench(options, cluster, f"{HOST}:{port}", Path(name))
 
 
 def client_name(policy: str, direction: str, connections: int) -> str:
@@ -141,64 +104,31 @@ def client_name(policy: str, direction: str, connections: int) -> str:
     return f"{policy}-{direction}-{connections}"
 
 
-def measure(options: Options, console: Console) -> list[judge.Figures]:
-    """Run everything that was asked for."""
-    relay_port = free_ports(1)[0]
-    wanted = ClusterOptions(nodes=1, listeners=(Listener(LISTENER, advertised=((HOST, relay_port),)),))
-    found: list[judge.Figures] = []
-    with tempfile.TemporaryDirectory(prefix="sluice-accuracy-") as name, Cluster(wanted) as cluster:
-        bench = Bench(options, cluster, relay_port, Path(name))
-        for topic in (PRODUCED, CONSUMED):
-            tools.create_topic(cluster.bootstrap(), topic)
-        if "consume" in options.directions:
-            # Twice what one connection may read, and room for the burst: no connection comes to the end.
-            clients.fill(cluster.bootstrap(), CONSUMED, 2 * options.quota * (options.seconds + 15))
-        with bench.relay():
-            for policy in options.policies:
-                with bench.policy(policy) as bootstrap:
-                    for direction, connections in bench.runs():
-                        began = time.monotonic()
-                        found.append(bench.run(policy, direction, connections, bootstrap))
-                        _say(console, found[-1], time.monotonic() - began)
-    return found
-
-
-def _say(console: Console, figures: judge.Figures, seconds: float) -> None:
-    console.print(
-        f"[dim]·[/dim] {figures.policy} {figures.direction} {figures.connections}: first {figures.first:.2f},"
-        f" steady {figures.steady:.3f}, largest {figures.largest:.2f}, Jain {figures.jain:.3f},"
-        f" timeouts {figures.timeouts}, errors {figures.errors} ({seconds:.0f} s)",
-        highlight=False,
-        soft_wrap=True,
-    )
-
-
-def main() -> int:
+def main(console: Console) -> bool:
     """Measure, print, write."""
-    options = parse_options()
-    console = report.screen()
-    processes.exit_on_signals()
-    runs = len(options.policies) * len(options.directions) * len(options.connections)
-    console.print(
-        f"{runs} runs of {options.seconds} s: about {runs * (options.seconds + 3) / 60:.0f} minutes"
-    )
-    try:
-        found = measure(options, console)
-    except MissingPrerequisiteError as problem:
-        console.print(f"[red]{problem}[/red]")
-        return 1
-    outcome = judge.report(found, options)
-    facts = machine.describe()
-    report.show(console, facts, outcome)
+    options = judge.parse_options()
+    runs = [(direction, count) for direction in options.directions for count in options.connections]
+    minutes = len(options.policies) * len(runs) * (options.seconds + 3) / 60
+    console.print(f"{len(options.policies) * len(runs)} runs of {options.seconds} s: {minutes:.0f} minutes")
+    found: list[judge.Figures] = []
+    with counted(options) as bench:
+        for policy in options.policies:
+            with ExitStack() as stack:
+                bootstrap = bench.bootstrap
+                if policy != KAFKA:
+                    bootstrap = stack.enter_context(bench.sluice(policy, policy))
+                for direction, connections in runs:
+                    found.append(bench.run((policy, direction, connections), [bootstrap]))
+                    console.print(f"[dim]·[/dim] {found[-1]}", highlight=False, soft_wrap=True)
+    extra = ""
     if options.write:
-        picture = options.document.with_name("accuracy.svg")
-        picture.write_text(plot.svg(found))
-        report.write(
-            options.document, "accuracy", facts, outcome, f"\n![Rate in every second]({picture.name})\n"
-        )
-        console.print(f"written to {options.document} and {picture}")
-    return 0
+        picture = DOCUMENT.with_name("accuracy.svg")
+        judge.draw(found, picture)
+        extra = f"\n![Rate in every second]({picture.name})\n"
+    block = "accuracy" if options.write else ""
+    report.publish(console, machine.describe(), judge.report(found, options), block, extra)
+    return True
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report.run(main))

@@ -4,15 +4,15 @@ The picture has a panel for each direction and count of connections, with the ra
 """
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from tests.bench.accuracy.relay import Counted
 from tests.bench.figures import Event, jain_index, largest_second, per_second, steady_rate, within_first
-from tests.bench.options import DOCUMENT
-from tests.bench.report import Bar, Outcome, Table
+from tests.bench.picture import Panel, draw_panels
+from tests.bench.report import Bar, Outcome, Table, tabulate
 
 KAFKA: Final = "kafka"
 KIP13: Final = "kip13"
@@ -28,13 +28,12 @@ _STEADY_AFTER: Final = 15
 class Options:
     """The amounts of a run; the defaults are the issue's."""
 
-    policies: tuple[str, ...] = POLICIES
-    directions: tuple[str, ...] = DIRECTIONS
-    connections: tuple[int, ...] = CONNECTIONS
+    policies: Sequence[str] = POLICIES
+    directions: Sequence[str] = DIRECTIONS
+    connections: Sequence[int] = CONNECTIONS
     seconds: int = _SECONDS
     quota: int = 2_000_000
     write: bool = True
-    document: Path = DOCUMENT
 
     @property
     def steady_after(self) -> float:
@@ -45,46 +44,16 @@ class Options:
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
     """Return the options of a command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.accuracy", description=__doc__)
-    parser.add_argument("--policies", type=_some(POLICIES), default=POLICIES, help=f"of {','.join(POLICIES)}")
-    parser.add_argument(
-        "--only", type=_some(DIRECTIONS), default=DIRECTIONS, help=f"of {','.join(DIRECTIONS)}"
-    )
-    parser.add_argument("--connections", type=_numbers, default=CONNECTIONS, help="default 1,5,20")
+    parser.add_argument("--policies", nargs="+", choices=POLICIES, default=POLICIES)
+    parser.add_argument("--only", nargs="+", choices=DIRECTIONS, default=DIRECTIONS)
+    parser.add_argument("--connections", nargs="+", type=int, default=CONNECTIONS)
     parser.add_argument("--seconds", type=int, default=_SECONDS, help=f"of each run, default {_SECONDS}")
-    parser.add_argument(
-        "--write", action="store_true", help="write the document even if the run is not complete"
-    )
-    parser.add_argument("--document", type=Path, default=DOCUMENT)
+    parser.add_argument("--write", action="store_true", help="write the document though the run is a part")
     given = parser.parse_args(arguments)
-    whole = (POLICIES, DIRECTIONS, CONNECTIONS, _SECONDS)
-    complete = (given.policies, given.only, given.connections, given.seconds) == whole
-    return Options(
-        policies=given.policies,
-        directions=given.only,
-        connections=given.connections,
-        seconds=given.seconds,
-        write=given.write or complete,
-        document=given.document,
+    part = Options(
+        policies=given.policies, directions=given.only, connections=given.connections, seconds=given.seconds
     )
-
-
-def _some(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
-    """Return a reader of some of the known names, which keeps their own order."""
-
-    def names(text: str) -> tuple[str, ...]:
-        wanted = {name.strip() for name in text.split(",")}
-        if unknown := wanted - set(known):
-            raise argparse.ArgumentTypeError(f"no {min(unknown)!r}; there are {', '.join(known)}")
-        return tuple(name for name in known if name in wanted)
-
-    return names
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(number) for number in text.split(","))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers") from error
+    return replace(part, write=given.write or part == Options())
 
 
 STEADY_LIMIT = 0.02
@@ -107,7 +76,7 @@ class Figures:
     jain: float
     timeouts: int
     errors: int
-    seconds: tuple[float, ...]
+    seconds: tuple[float, ...] = field(repr=False)
 
 
 def judge(
@@ -135,24 +104,36 @@ def judge(
         steady=steady_rate(events, options.steady_after, end) / options.quota,
         largest=largest_second(events) / options.quota,
         jain=jain_index([*shares.values(), *missing]),
-        timeouts=tally.get("timeouts", 0),
-        errors=tally.get("errors", 0),
+        timeouts=sum(count for name, count in tally.items() if name == "timeouts" or "TIMED_OUT" in name),
+        errors=sum(count for name, count in tally.items() if name.isupper() and "TIMED_OUT" not in name),
         seconds=tuple(size / options.quota for size in per_second(events, 0.0, options.seconds)),
     )
+
+
+_COLUMNS: Final[Mapping[str, Callable[[Figures], object]]] = {
+    "connections": lambda each: each.connections,
+    "policy": lambda each: each.policy,
+    "first second / quota": lambda each: f"{each.first:.2f}",
+    "steady": lambda each: f"{each.steady:.3f}",
+    "largest second": lambda each: f"{each.largest:.2f}",
+    "Jain index": lambda each: f"{each.jain:.3f}",
+    "timeouts": lambda each: each.timeouts,
+    "errors": lambda each: each.errors,
+}
 
 
 def report(found: Sequence[Figures], options: Options) -> Outcome:
     """Return the tables and the bars."""
     tables = []
+    columns = {
+        f"steady after {options.steady_after:.3g} s" if name == "steady" else name: cell
+        for name, cell in _COLUMNS.items()
+    }
     for direction in options.directions:
         mine = [each for each in found if each.direction == direction]
         mine.sort(key=lambda each: (each.connections, POLICIES.index(each.policy)))
-        columns = (
-            *("connections", "policy", "first second / quota", f"steady after {options.steady_after:.3g} s"),
-            *("largest second", "Jain index", "timeouts", "errors"),
-        )
         title = f"Accuracy, {direction}: quota {options.quota / 1e6:g} MB/s, requests of 1 MB, {options.seconds} s"
-        tables.append(Table(title, columns, tuple(_row(each) for each in mine)))
+        tables.append(tabulate(title, mine, columns))
     bars = []
     for direction in options.directions:
         scheduled = [each for each in found if (each.policy, each.direction) == (SCHEDULE, direction)]
@@ -163,11 +144,6 @@ def report(found: Sequence[Figures], options: Options) -> Outcome:
         heads = ("kip13 − Kafka", "connections", "first second", "steady", "largest second")
         tables.append(Table("`kip13` against Kafka's own quotas", heads, comparison))
     return Outcome(tables, bars)
-
-
-def _row(each: Figures) -> tuple[str, ...]:
-    figures = (f"{each.first:.2f}", f"{each.steady:.3f}", f"{each.largest:.2f}", f"{each.jain:.3f}")
-    return (str(each.connections), each.policy, *figures, str(each.timeouts), str(each.errors))
 
 
 def _bars(direction: str, scheduled: Sequence[Figures]) -> list[Bar]:
@@ -191,64 +167,16 @@ def _against_kafka(found: Sequence[Figures]) -> tuple[tuple[str, ...], ...]:
     return tuple(rows)
 
 
-_COLOURS: Final = {KAFKA: "#8a8f98", KIP13: "#c2571a", SCHEDULE: "#1a6fc2"}
-_WIDTH: Final = 300
-_HEIGHT: Final = 150
-_GAP: Final = 46
-_TOP: Final = 40
 _RATE_MAX: Final = 4.0
 """Multiples of the quota at a panel's top; a burst beyond it is cut off, its height stands in the table."""
 
 
-def svg(found: Sequence[Figures]) -> str:
-    """Return the picture."""
-    directions = list(dict.fromkeys(each.direction for each in found))
-    counts = list(dict.fromkeys(each.connections for each in found))
-    width = _GAP + len(counts) * (_WIDTH + _GAP)
-    height = _TOP + len(directions) * (_HEIGHT + _GAP)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-size="11">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        *_legend(),
-    ]
-    for row, direction in enumerate(directions):
-        for column, count in enumerate(counts):
-            mine = [each for each in found if (each.direction, each.connections) == (direction, count)]
-            left, top = _GAP + column * (_WIDTH + _GAP), _TOP + row * (_HEIGHT + _GAP)
-            parts += [f'<g transform="translate({left},{top})">', *_panel(direction, count, mine), "</g>"]
-    return "\n".join([*parts, "</svg>", ""])
-
-
-def _legend() -> list[str]:
-    return [
-        f'<text x="{_GAP + index * 90}" y="16" fill="{colour}">— {policy}</text>'
-        for index, (policy, colour) in enumerate(_COLOURS.items())
-    ]
-
-
-def _panel(direction: str, count: int, mine: Sequence[Figures]) -> list[str]:
-    parts = [
-        f'<text x="0" y="-6">{direction}, {count} connection{"s" if count > 1 else ""}, rate / quota</text>'
-    ]
-    for rate in range(int(_RATE_MAX) + 1):
-        y = _y(rate)
-        stroke = "#444" if rate == 1 else "#ddd"
-        parts.append(
-            f'<line x1="0" y1="{y:.1f}" x2="{_WIDTH}" y2="{y:.1f}" stroke="{stroke}" stroke-width="0.7"/>'
-        )
-        parts.append(f'<text x="-14" y="{y + 4:.1f}" fill="#666">{rate}</text>')
-    for each in mine:
-        step = _WIDTH / max(1, len(each.seconds))
-        points = " ".join(
-            f"{(index + 0.5) * step:.1f},{_y(rate):.1f}" for index, rate in enumerate(each.seconds)
-        )
-        parts.append(
-            f'<polyline points="{points}" fill="none" stroke="{_COLOURS[each.policy]}" stroke-width="1.4"/>'
-        )
-    seconds = max((len(each.seconds) for each in mine), default=0)
-    parts.append(f'<text x="{_WIDTH}" y="{_HEIGHT + 14}" text-anchor="end" fill="#666">{seconds} s</text>')
-    return parts
-
-
-def _y(rate: float) -> float:
-    return _HEIGHT * (1 - min(rate, _RATE_MAX) / _RATE_MAX)
+def draw(found: Sequence[Figures], path: Path) -> None:
+    """Draw the rate in every second: a row of panels a direction, a panel a count of connections, a line a policy."""
+    panels: dict[str, dict[int, Panel]] = {}
+    for each in found:
+        title = f"{each.direction}, {each.connections} connections, rate / quota"
+        row = panels.setdefault(each.direction, {})
+        panel = row.setdefault(each.connections, Panel(title, {}, top=_RATE_MAX))
+        panel.lines[each.policy] = [(second + 0.5, rate) for second, rate in enumerate(each.seconds)]
+    draw_panels(path, [list(row.values()) for row in panels.values()], "s", (12, 5))

@@ -16,10 +16,11 @@ import itertools
 import struct
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
+from tests.bench.lanes import listening
 from tests.cluster import HOST
 
 PRODUCE: Final = 0
@@ -142,49 +143,32 @@ class Relay:
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry one client connection until either side ends it."""
-        number = next(self._numbers)
-        ledger = Ledger()
+        number, ledger = next(self._numbers), Ledger()
+
+        def request(data: bytes, now: float) -> None:
+            arrived = ledger.to_broker(data, now)
+            self._write(number, arrived if self._admitted else ())
+
+        def response(data: bytes, now: float) -> None:
+            passed = ledger.to_client(data, now)
+            self._write(number, [each for each in passed if not self._admitted or each.api_key == FETCH])
+
         with contextlib.suppress(OSError):
-            broker_reader, broker_writer = await asyncio.open_connection(
-                HOST, self._broker_port, limit=_CHUNK
-            )
+            broker, to_broker = await asyncio.open_connection(HOST, self._broker_port, limit=_CHUNK)
             pumps = [
-                asyncio.create_task(
-                    self._pump(reader, broker_writer, self._requests(number, ledger)), name="to broker"
-                ),
-                asyncio.create_task(
-                    self._pump(broker_reader, writer, self._responses(number, ledger)), name="to client"
-                ),
+                asyncio.create_task(self._pump(reader, to_broker, request), name="to broker"),
+                asyncio.create_task(self._pump(broker, writer, response), name="to client"),
             ]
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            broker_writer.close()
+            to_broker.close()
         writer.close()
 
-    def _requests(self, number: int, ledger: Ledger) -> Callable[[bytes, float], None]:
-        """What notes the requests of one connection."""
-
-        def note(data: bytes, now: float) -> None:
-            for counted in ledger.to_broker(data, now):
-                if self._admitted:
-                    self._write(number, counted)
-
-        return note
-
-    def _responses(self, number: int, ledger: Ledger) -> Callable[[bytes, float], None]:
-        """What notes the responses of one connection."""
-
-        def note(data: bytes, now: float) -> None:
-            for counted in ledger.to_client(data, now):
-                if not self._admitted or counted.api_key == FETCH:
-                    self._write(number, counted)
-
-        return note
-
-    def _write(self, number: int, counted: Counted) -> None:
-        self._sink.write(f"{number} {' '.join(str(field) for field in counted)}\n")
+    def _write(self, number: int, noted: Iterable[Counted]) -> None:
+        for counted in noted:
+            self._sink.write(f"{number} {' '.join(str(field) for field in counted)}\n")
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, note: Callable[[bytes, float], None]
@@ -208,15 +192,23 @@ def read_events(path: Path, client_id: str) -> list[tuple[int, Counted]]:
     return events
 
 
+@contextlib.contextmanager
+def relayed(port: int, broker_port: int, events: Path, *words: str) -> Iterator[None]:
+    """Relay from a process of its own for the time of a `with` block."""
+    command = [sys.executable, "-m", "tests.bench.accuracy.relay", "--port", str(port), *words]
+    command += ["--broker-port", str(broker_port), "--events", str(events)]
+    with listening(command, port, events.with_suffix(".log")):
+        yield
+
+
 async def serve(port: int, broker_port: int, sink: TextIO, *, admitted: bool = False) -> None:
     """Serve until cancelled."""
     relay = Relay(broker_port, sink, admitted=admitted)
-    server = await asyncio.start_server(relay.carry, HOST, port, limit=_CHUNK)
-    async with server:
+    async with await asyncio.start_server(relay.carry, HOST, port, limit=_CHUNK) as server:
         await server.serve_forever()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Relay until ended by a signal."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.accuracy.relay")
     parser.add_argument("--port", type=int, required=True)
@@ -226,8 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     with options.events.open("w", buffering=1) as sink:  # line-buffered: readers see whole lines
         asyncio.run(serve(options.port, options.broker_port, sink, admitted=options.admitted))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -4,18 +4,22 @@
 looked at over intervals that hold several of them.
 """
 
+import os
+import signal
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
-from tests.bench.fleet import load
+from tests.bench.clients import CLIENTS_MAX, complaints, fill, read_notes
+from tests.bench.figures import Event
 from tests.bench.fleet.bound import Life
 from tests.bench.fleet.rig import Rig, rig
 from tests.bench.process import Child, module_process
@@ -24,6 +28,9 @@ from tests.support.numbered import read_all
 MEMBERS: Final = 2
 WORKERS: Final = 2
 CONNECTIONS: Final = {"produce": 24, "consume": 12}
+RECORD_BYTES: Final = 50_000
+"""One in each request: small beside a quota's second, so that a rate shows, and what a process may add is small."""
+_FILL_RECORD_BYTES: Final = 10_000
 _BURST_SECONDS: Final = 10.0
 _TICK_SECONDS: Final = 0.25
 _BACK_SECONDS: Final = 5.0
@@ -40,11 +47,13 @@ class Fault:
     Args:
         label: for the table.
         act: does it; yields for how long to wait.
+        seconds: how much of it is measured; 0: all until the next one.
     """
 
     name: str
     label: str
     act: Callable[[Rig], Iterator[float]]
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -65,16 +74,21 @@ class Direction:
     lost: list[tuple[float, int, int, int]] = field(default_factory=list)
     repeated: int = 0
 
+    @property
+    def passed(self) -> list[Event]:
+        """Return when the last byte of each request or response passed, and its size."""
+        return [(last, size) for _, last, size in self.let_through]
+
 
 @dataclass(slots=True)
 class Played:
     """A run.
 
     Attributes:
-        marks: name of each fault, when it began, and when the next did.
+        marks: each fault, when it began, and when the next did.
     """
 
-    marks: list[tuple[str, float, float]] = field(default_factory=list)
+    marks: list[tuple[Fault, float, float]] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)
     directions: dict[str, Direction] = field(default_factory=dict)
 
@@ -105,26 +119,19 @@ def _member(rig: Rig) -> Iterator[float]:
 
 def _holder(rig: Rig) -> Iterator[float]:
     holder = rig.holder()
-    holder.kill_control()
+    os.kill(holder.running.process_id, signal.SIGKILL)
     yield _BACK_SECONDS
     holder.start()
     yield 45.0
 
 
-def _pause(rig: Rig) -> Iterator[float]:
-    yield from _suspended(rig, workers=False)
-
-
-def _suspend(rig: Rig) -> Iterator[float]:
-    yield from _suspended(rig, workers=True)
-
-
-def _suspended(rig: Rig, *, workers: bool) -> Iterator[float]:
+def suspended(rig: Rig, seconds: float, after: float, *, workers: bool) -> Iterator[float]:
+    """Stop the holder's control process, or all of its processes, for some seconds; then wait as told."""
     holder = rig.holder()
-    holder.suspend(workers=workers)
-    yield _PAUSED_SECONDS
-    holder.resume(workers=workers)
-    yield 35.0
+    holder.signal(signal.SIGSTOP, workers=workers)
+    yield seconds
+    holder.signal(signal.SIGCONT, workers=workers)
+    yield after
 
 
 def _coordinator(rig: Rig) -> Iterator[float]:
@@ -142,25 +149,34 @@ FAULTS: Final = (
         f"the holder's control process is killed, and starts again after {_BACK_SECONDS:g} s",
         _holder,
     ),
-    Fault("pause", f"the holder's control process is stopped for {_PAUSED_SECONDS:g} s", _pause),
-    Fault("suspend", f"the holder and its workers are stopped for {_PAUSED_SECONDS:g} s", _suspend),
+    Fault(
+        *("pause", f"the holder's control process is stopped for {_PAUSED_SECONDS:g} s"),
+        partial(suspended, seconds=_PAUSED_SECONDS, after=35.0, workers=False),
+    ),
+    Fault(
+        *("suspend", f"the holder and its workers are stopped for {_PAUSED_SECONDS:g} s"),
+        partial(suspended, seconds=_PAUSED_SECONDS, after=35.0, workers=True),
+    ),
     Fault("coordinator", "the broker that coordinates the holder's group is killed", _coordinator),
 )
 
 
-def play(faults: Sequence[Fault], policy: str, quota: int, console: Console) -> Played:
-    """Play the faults in their order."""
+def play(faults: Sequence[Fault], quota: int, console: Console) -> Played:
+    """Play the faults in their order, under policy `schedule`."""
     played = Played()
     with (
         tempfile.TemporaryDirectory(prefix="sluice-faults-") as name,
-        rig(Path(name), members=MEMBERS, workers=WORKERS, policy=policy, quota=quota) as running,
+        rig(Path(name), members=MEMBERS, workers=WORKERS, quota=quota) as running,
     ):
         running.settle()
         console.print(f"settled; records on broker {running.data_node}, coordinator {running.coordinator}")
         for direction in CONNECTIONS:
             running.create_topic(direction, copies=2 if direction == "produce" else 1)
-        # What a consumer reads that has all of the other member's part too, and as much again.
-        running.fill("consume", 60 * quota)
+        # What a consumer reads that has all of the other member's part too, and as much again; in batches that are no
+        # larger than what it asks for.
+        batches = {"acks": 1, "batch.num.messages": RECORD_BYTES // _FILL_RECORD_BYTES - 1}
+        bootstrap = running.cluster.bootstrap()
+        fill(bootstrap, "consume", 60 * quota // _FILL_RECORD_BYTES, _FILL_RECORD_BYTES, config=batches)
         with _clients(running) as children:
             began = _perform(running, faults, played, children, console)
             for direction, clients in children.items():
@@ -178,11 +194,12 @@ def _clients(running: Rig) -> Iterator[Mapping[str, Sequence[Child]]]:
         for direction, connections in CONNECTIONS.items():
             each = connections // MEMBERS
             for number, member in enumerate(running.members):
-                words: list[object] = [direction, "--topic", direction, "--bootstrap", member.bootstrap]
+                bootstrap = member.running.bootstrap
+                words: list[object] = [direction, "--topic", direction, "--bootstrap", bootstrap]
                 words += ["--client-id", direction, "--connections", each, "--first", number * each]
-                words += ["--notes", _notes(running, direction, number)]
+                words += ["--bytes", RECORD_BYTES, "--notes", _notes(running, direction, number)]
                 log = running.directory / f"{direction}-{number}.log"
-                child = stack.enter_context(module_process("tests.bench.fleet.load", *words, log=log))
+                child = stack.enter_context(module_process("tests.bench.clients", *words, log=log))
                 children.setdefault(direction, []).append(child)
         yield children
 
@@ -198,7 +215,7 @@ def _perform(
     children: Mapping[str, Sequence[Child]],
     console: Console,
 ) -> float:
-    """Let the clients go, play all faults, and end them; returns when they began."""
+    """Let the clients go, play all faults, and return when they began."""
     running.look()
     began = time.monotonic()
     for clients in children.values():
@@ -210,7 +227,7 @@ def _perform(
         console.print(f"{at:6.1f} s: {fault.label}")
         for seconds in fault.act(running):
             _wait(running, seconds)
-        played.marks.append((fault.name, at, time.monotonic() - began))
+        played.marks.append((fault, at, time.monotonic() - began))
     return began
 
 
@@ -223,14 +240,12 @@ def _wait(running: Rig, seconds: float) -> None:
 
 def _collect(running: Rig, direction: str, clients: Sequence[Child], began: float) -> Direction:
     """End the clients of a direction, and take what they and the relays noted."""
-    found = Direction()
-    for number, child in enumerate(clients):
-        found.seen.update(child.ask("end"))
-        noted = load.read_notes(_notes(running, direction, number))
-        found.notes += [(at - began, *rest) for at, *rest in noted]  # type: ignore[misc]
-    found.let_through = [
-        (first - began, last - began, size) for first, last, size in running.events(direction)
-    ]
+    found = Direction(seen=complaints(clients))
+    for number in range(len(clients)):
+        for at, client, record, size in read_notes(_notes(running, direction, number)):
+            found.notes.append((at - began, client, record, size))
+    events = running.events(direction)
+    found.let_through = [(first - began, last - began, size) for first, last, size in events]
     return found
 
 
@@ -238,5 +253,5 @@ def _compare(running: Rig, found: Direction) -> None:
     """Read all records at the broker, and compare them with what was acknowledged."""
     values = read_all(running.cluster.bootstrap(), "produce", seconds=_READ_SECONDS)
     there = Counter(int.from_bytes(value[:8]) for value in values)
-    found.lost = [note for note in found.notes if not there[note[2] * load.CLIENTS_MAX + note[1]]]
+    found.lost = [note for note in found.notes if not there[note[2] * CLIENTS_MAX + note[1]]]
     found.repeated = sum(count - 1 for count in there.values())

@@ -8,7 +8,7 @@ the second, which reads the same flood, as a client whose requests it delays wou
 import socket
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,7 @@ from rich.console import Console
 
 from tests.bench.figures import percentile
 from tests.bench.process import resident_kib
-from tests.bench.report import Bar, Outcome, Table
+from tests.bench.report import Bar, Outcome, tabulate
 from tests.cluster import Cluster, ClusterOptions
 from tests.support import record_flood
 from tests.support.proxy_process import SluiceProcess, fleet_secret
@@ -125,45 +125,33 @@ def _ping(process: SluiceProcess) -> float:
         return time.monotonic() - began
 
 
+def _ms(seconds: Sequence[float], percent: float, digits: int = 0) -> str:
+    return f"{1000 * percentile(sorted(seconds), percent):.{digits}f}"
+
+
+_COLUMNS: Final[Mapping[str, Callable[[Figures], object]]] = {
+    "topic": lambda one: one.what,
+    "flood s": lambda one: f"{one.flooded:.1f}",
+    "alterations": lambda one: len(one.altered),
+    "p50 ms": lambda one: _ms(one.altered, 50),
+    "longest ms": lambda one: _ms(one.altered, 100),
+    "ApiVersions p99 ms before": lambda one: _ms(one.quiet, 99, 1),
+    "meanwhile": lambda one: _ms(one.pings, 99, 1),
+    "followed after s": lambda one: f"{one.followed:.1f}",
+    "start s": lambda one: f"{one.start:.1f}",
+    "MiB before": lambda one: f"{one.before:.0f}",
+    "after": lambda one: f"{one.memory:.0f}",
+}
+
+
 def report(found: Sequence[Figures]) -> Outcome:
     """Return the table and the bars."""
     bars = [
         Bar(f"flood, {one.what}: longest alteration", max(one.altered), ALTERED_SECONDS_MAX, "s")
         for one in found
     ]
-    columns = (
-        "topic",
-        "flood s",
-        "alterations",
-        "p50 ms",
-        "longest ms",
-        "ApiVersions p99 ms before",
-        "meanwhile",
-        "followed after s",
-        "start s",
-        "MiB before",
-        "after",
+    title = f"Quotas in a topic: {RECORDS:,} forged records with keys of their own at {PER_SECOND:,}/s"
+    note = (
+        "Alterations one after the other through one member; the other one follows and answers ApiVersions."
     )
-    rows = tuple(
-        (
-            one.what,
-            f"{one.flooded:.1f}",
-            str(len(one.altered)),
-            f"{1000 * percentile(sorted(one.altered), 50):.0f}",
-            f"{1000 * max(one.altered):.0f}",
-            f"{1000 * percentile(sorted(one.quiet), 99):.1f}",
-            f"{1000 * percentile(sorted(one.pings), 99):.1f}",
-            f"{one.followed:.1f}",
-            f"{one.start:.1f}",
-            f"{one.before:.0f}",
-            f"{one.memory:.0f}",
-        )
-        for one in found
-    )
-    table = Table(
-        f"Quotas in a topic: {RECORDS:,} forged records with keys of their own at {PER_SECOND:,}/s",
-        columns,
-        rows,
-        "Alterations one after the other through one member; the other one follows and answers ApiVersions.",
-    )
-    return Outcome([table], bars)
+    return Outcome([tabulate(title, found, _COLUMNS, note)], bars)

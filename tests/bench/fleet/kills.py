@@ -3,25 +3,26 @@
 The rig of `faults`: 2 members x 2 workers, one quota for each direction, more demand at each member than it allows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from tests.bench.figures import Event, per_second
+from tests.bench.figures import per_second
 from tests.bench.fleet.bound import below
-from tests.bench.fleet.faults import Direction, Fault, Played
+from tests.bench.fleet.faults import Fault, Played, suspended
 from tests.bench.fleet.rig import Member, Rig
-from tests.bench.report import Bar, Outcome, Table
+from tests.bench.report import Bar, Outcome, tabulate
 
 BELOW: Final = 0.9
 SECONDS_MAX: Final = 3.0
 KILLED_SECONDS: Final = 28.0
 _LEASED: Final = 0.4  # of its equal share, a half
 _BACK_SECONDS: Final = 12.0  # for its clients
-_AFTER_SECONDS: Final = 10.0
-_STOPS_SECONDS: Final = (1.0, 5.0)
 
 
-def _killed(member: Member) -> Iterator[float]:
+def _killed(rig: Rig, choose: Callable[[Rig], Member]) -> Iterator[float]:
+    member = choose(rig)
     member.kill()
     yield KILLED_SECONDS
     member.start()
@@ -31,63 +32,59 @@ def _killed(member: Member) -> Iterator[float]:
     yield _BACK_SECONDS
 
 
-def _member(rig: Rig) -> Iterator[float]:
-    yield from _killed(rig.other())
+def _kill(name: str, what: str, choose: Callable[[Rig], Member]) -> Fault:
+    label = f"{what} is killed; for {KILLED_SECONDS:g} s there is one less"
+    return Fault(name, label, partial(_killed, choose=choose), KILLED_SECONDS)
 
 
-def _holder(rig: Rig) -> Iterator[float]:
-    yield from _killed(rig.holder())
-
-
-def _stop(rig: Rig, seconds: float) -> Iterator[float]:
-    holder = rig.holder()
-    holder.suspend(workers=False)
-    yield seconds
-    holder.resume(workers=False)
-    yield _AFTER_SECONDS
-
-
-def _stop_1(rig: Rig) -> Iterator[float]:
-    yield from _stop(rig, _STOPS_SECONDS[0])
-
-
-def _stop_5(rig: Rig) -> Iterator[float]:
-    yield from _stop(rig, _STOPS_SECONDS[1])
+def _stop(seconds: float) -> Fault:
+    act = partial(suspended, seconds=seconds, after=10.0, workers=False)
+    return Fault(
+        f"stop {seconds:g} s", f"the holder's control process is stopped for {seconds:g} s", act, seconds
+    )
 
 
 KILLS: Final = (
-    Fault("member", f"a member is killed; for {KILLED_SECONDS:g} s there is one less", _member),
-    Fault("holder", f"the holder is killed; for {KILLED_SECONDS:g} s there is one less", _holder),
-    Fault("stop 1 s", "the holder's control process is stopped for 1 s", _stop_1),
-    Fault("stop 5 s", "the holder's control process is stopped for 5 s", _stop_5),
+    _kill("member", "a member", Rig.other),
+    _kill("holder", "the holder", Rig.holder),
+    _stop(1.0),
+    _stop(5.0),
 )
-_MEASURED: Final = {"member": KILLED_SECONDS, "holder": KILLED_SECONDS, "stop 1 s": 1.0, "stop 5 s": 5.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one fault made of one direction; rates as multiples of the quota."""
+
+    fault: Fault
+    direction: str
+    rates: list[float]
+    below: float
+
+
+_COLUMNS: Final[Mapping[str, Callable[[Row], object]]] = {
+    "fault": lambda row: row.fault.label,
+    "direction": lambda row: row.direction,
+    "seconds": lambda row: f"{row.fault.seconds:.0f}",
+    "let through / quota": lambda row: f"{sum(row.rates) / len(row.rates):.3f}",
+    "least second": lambda row: f"{min(row.rates):.2f}",
+    f"below {BELOW:g} for": lambda row: f"{row.below:.1f} s",
+}
 
 
 def report(played: Played, quota: int) -> Outcome:
     """Return the table and the bars."""
-    labels = {fault.name: fault.label for fault in KILLS}
-    cells, bars = [], []
-    for name, began, _ in played.marks:
-        ended = began + _MEASURED[name]
+    rows = []
+    for fault, began, _ in played.marks:
+        ended = began + fault.seconds
         for direction, each in played.directions.items():
-            passed = _passed(each)
-            seconds = [size / quota for size in per_second(passed, began, int(ended - began))]
-            under = below(passed, BELOW * quota, began + 0.5, ended - 0.5, window=1.0)
-            cells.append(
-                (
-                    *(labels[name], direction, f"{ended - began:.0f}"),
-                    f"{sum(seconds) / len(seconds):.3f}",
-                    f"{min(seconds):.2f}",
-                    f"{under:.1f} s",
-                )
-            )
-            bars.append(Bar(f"{name}, {direction}: below {BELOW:g} of the quota", under, SECONDS_MAX, "s"))
-    columns = ("fault", "direction", "seconds", "let through / quota", "least second", f"below {BELOW:g} for")
+            rates = [size / quota for size in per_second(each.passed, began, int(fault.seconds))]
+            under = below(each.passed, BELOW * quota, began + 0.5, ended - 0.5, window=1.0)
+            rows.append(Row(fault, direction, rates, under))
+    bars = [
+        Bar(f"{row.fault.name}, {row.direction}: below {BELOW:g} of the quota", row.below, SECONDS_MAX, "s")
+        for row in rows
+    ]
     title = f"A killed member: 2 × 2, quotas of {quota / 1e6:g} MB/s, requests of 50 kB"
     note = "In windows of one second; clients of the killed member are without one meanwhile."
-    return Outcome([Table(title, columns, tuple(cells), note)], bars)
-
-
-def _passed(each: Direction) -> list[Event]:
-    return [(last, size) for _, last, size in each.let_through]
+    return Outcome([tabulate(title, rows, _COLUMNS, note)], bars)

@@ -12,7 +12,7 @@ import sys
 from typing import Final
 
 from protocol.api import API_VERSIONS, METADATA, PRODUCE, flexible
-from tests.bench.wire import compact, varint
+from protocol.primitives import string_bytes
 from tests.hostile import broker_program
 
 NODE: Final = 1
@@ -30,8 +30,8 @@ def produced(topic: str) -> tuple[bytes, bytes]:
     (True, 0)
     """
     # index, error, base offset, append time, log start offset; no record errors, no message, no tags
-    partition = struct.pack(">ihqqq", 0, 0, 0, -1, 0) + varint(1) + b"\0\0"
-    topics = varint(2) + compact(topic.encode()) + varint(2) + partition + b"\0"
+    partition = struct.pack(">ihqqq", 0, 0, 0, -1, 0) + b"\1\0\0"
+    topics = b"\2" + string_bytes(topic, True) + b"\2" + partition + b"\0"
     behind = b"\0" + topics + struct.pack(">i", 0) + b"\0"
     return struct.pack(">i", 4 + len(behind)), behind
 

@@ -116,22 +116,17 @@ def report(found: Figures) -> Outcome:
         ("alteration at one member", "its response", *_milliseconds(found.acknowledged)),
         ("its response", "described by the other member", *_milliseconds(found.seen)),
     )
-    altered = Table(
-        f"Quotas in a topic: {len(found.seen)} alterations, one after the other, 2 × {_WORKERS}",
-        columns,
-        rows,
-        "The first alteration of a process, which connects its producer, is not among them.",
-    )
+    title = f"Quotas in a topic: {len(found.seen)} alterations, one after the other, 2 × {_WORKERS}"
+    note = "The first alteration of a process, which connects its producer, is not among them."
     started = Table(
         f"Quotas in a topic: start of a member with {_WORKERS} workers",
         ("entities", "s to /readyz", "resident MiB, all processes"),
         ((f"{found.entities:,}", f"{found.start:.1f}", f"{found.memory:.0f}"),),
     )
-    return Outcome([altered, started], bars)
+    return Outcome([Table(title, columns, rows, note), started], bars)
 
 
-def _milliseconds(seconds: Sequence[float]) -> tuple[str, str, str]:
+def _milliseconds(seconds: Sequence[float]) -> Iterator[str]:
     ordered = sorted(seconds)
-    return tuple(  # type: ignore[return-value]  # of three
-        f"{1000 * value:.1f}" for value in (median(ordered), percentile(ordered, 99), ordered[-1])
-    )
+    for value in (median(ordered), percentile(ordered, 99), ordered[-1]):
+        yield f"{1000 * value:.1f}"

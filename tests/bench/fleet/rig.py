@@ -7,7 +7,6 @@ holder is coordinated by another, which may end without Kafka's own part of the 
 import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,22 +14,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.bench.accuracy.relay import read_events
+from tests.bench.accuracy.relay import read_events, relayed
 from tests.bench.fleet.bound import Life
-from tests.bench.fleet.load import RECORD_BYTES
-from tests.bench.lanes import wait_for
-from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports, processes
+from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_port, free_ports
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings, fleet_secret
+from tests.support.waiting import until
 
 GROUP: Final = "__sluice"
 _LISTENER: Final = "COUNTED"
 _ADMIN_SECONDS: Final = 60.0
 _KNOWN_SECONDS: Final = 90.0
-_FILL_RECORD_BYTES: Final = 10_000
 _NOTICED_SECONDS: Final = 1.0  # how much later than it began a process is seen, at most
 _RETENTION_BYTES: Final = 4_000_000_000
 
@@ -47,7 +43,6 @@ class Member:
     directory: Path
     workers: int
     process: SluiceProcess | None = None
-    earlier: list[SluiceProcess] = field(default_factory=list)
     lives: dict[int, list[float]] = field(default_factory=dict)
 
     @property
@@ -56,16 +51,9 @@ class Member:
         assert self.process is not None, "it was started"
         return self.process
 
-    @property
-    def bootstrap(self) -> str:
-        """Where clients reach it."""
-        return self.running.bootstrap
-
     def start(self) -> None:
         """Start it; do not wait."""
         self.directory.mkdir(exist_ok=True)
-        if self.process is not None:
-            self.earlier.append(self.process)
         self.process = SluiceProcess.configured(self.settings, self.directory)
 
     def relaying(self) -> dict[int, int]:
@@ -84,10 +72,6 @@ class Member:
             if life[1] == float("inf") and not _alive(pid):
                 life[1] = now
 
-    def holds(self) -> bool:
-        """Whether it is the holder."""
-        return self.running.metric("sluice_fleet_holder") > 0
-
     def kill_worker(self, number: int) -> None:
         """Kill a worker, `kill -9`: that with this number, or the next that runs."""
         alive = [pid for _, pid in sorted(self.relaying().items()) if _alive(pid)]
@@ -95,26 +79,12 @@ class Member:
 
     def kill(self) -> None:
         """Kill all its processes."""
-        self.running.kill()
+        if self.process is not None:
+            self.process.kill()
 
-    def kill_control(self) -> None:
-        """Kill its control process, and nothing else."""
-        os.kill(self.running.process_id, signal.SIGKILL)
-
-    def suspend(self, *, workers: bool) -> None:
-        """Stop its control process, or all its processes."""
-        self._signal(signal.SIGSTOP, workers=workers)
-
-    def resume(self, *, workers: bool) -> None:
-        """Let it go on."""
-        self._signal(signal.SIGCONT, workers=workers)
-
-    def _signal(self, number: signal.Signals, *, workers: bool) -> None:
-        pid = self.running.process_id
-        if workers:
-            os.killpg(pid, number)
-        else:
-            os.kill(pid, number)
+    def signal(self, number: signal.Signals, *, workers: bool) -> None:
+        """Send a signal to its control process, or to all its processes."""
+        (os.killpg if workers else os.kill)(self.running.process_id, number)
 
 
 def _alive(pid: int) -> bool:
@@ -145,13 +115,16 @@ class Rig:
         """Return the member that holds."""
         for member in self.members:
             member.running.wait_ready(_KNOWN_SECONDS)
-        end = time.monotonic() + _KNOWN_SECONDS
-        while time.monotonic() < end:
-            holders = [member for member in self.members if member.holds()]
-            if len(holders) == 1:
-                return holders[0]
-            time.sleep(0.5)
-        raise TimeoutError("no member holds, or several do")
+        holders: list[Member] = []
+
+        def one_holds() -> bool:
+            holders[:] = [
+                member for member in self.members if member.running.metric("sluice_fleet_holder") > 0
+            ]
+            return len(holders) == 1
+
+        until(one_holds, "one member holds", _KNOWN_SECONDS, pause=0.5)
+        return holders[0]
 
     def other(self) -> Member:
         """Return a member that does not hold."""
@@ -161,17 +134,15 @@ class Rig:
     def settle(self) -> None:
         """Wait until all members have their shares, and know who coordinates them."""
         self.holder()
-        end = time.monotonic() + _KNOWN_SECONDS
-        while any(member.running.document("/fleet")["learning"] for member in self.members):
-            if time.monotonic() > end:
-                raise TimeoutError("the holder does not end to learn")
-            time.sleep(0.5)
-        self.coordinator = self._coordinator()
-        self.data_node = next(node for node in self.cluster.nodes if node != self.coordinator)
-
-    def _coordinator(self) -> int:
+        until(
+            lambda: not any(member.running.document("/fleet")["learning"] for member in self.members),
+            "the holder ends to learn",
+            _KNOWN_SECONDS,
+            pause=0.5,
+        )
         described = self._admin.describe_consumer_groups([GROUP])[GROUP].result(_ADMIN_SECONDS)
-        return int(described.coordinator.id)
+        self.coordinator = int(described.coordinator.id)
+        self.data_node = next(node for node in self.cluster.nodes if node != self.coordinator)
 
     def create_topic(self, name: str, *, copies: int) -> None:
         """Create a topic of one partition on the broker of the records; a second copy is not at the coordinator's."""
@@ -186,26 +157,6 @@ class Rig:
         for created in self._admin.create_topics([topic], request_timeout=_ADMIN_SECONDS).values():
             created.result(_ADMIN_SECONDS)
 
-    def fill(self, topic: str, size: int) -> None:
-        """Put `size` bytes into a topic, in batches that are no larger than what a consumer asks for."""
-        client = Producer(
-            {
-                "bootstrap.servers": self.cluster.bootstrap(),
-                "acks": 1,
-                "linger.ms": 20,
-                "batch.num.messages": RECORD_BYTES // _FILL_RECORD_BYTES - 1,
-            }
-        )
-        for _ in range(size // _FILL_RECORD_BYTES):
-            while True:
-                try:
-                    client.produce(topic, bytes(_FILL_RECORD_BYTES), partition=0)
-                    break
-                except BufferError:
-                    client.poll(0.1)
-        if left := client.flush(_ADMIN_SECONDS):
-            raise ChildProcessError(f"{left} records were not delivered while filling {topic}")
-
     def look(self) -> None:
         """Note which processes have come and gone."""
         for member in self.members:
@@ -217,51 +168,35 @@ class Rig:
 
     def events(self, client_id: str) -> list[tuple[float, float, int]]:
         """Return what the relays noted: when its first byte passed, its last one, and its size."""
-        found = []
-        for node in self.cluster.nodes:
-            for _, each in read_events(self.directory / f"events-{node}.txt", client_id):
-                found.append((each.began, each.ended, each.size))
-        return sorted(found)
+        files = [self.directory / f"events-{node}.txt" for node in self.cluster.nodes]
+        noted = (each for path in files for _, each in read_events(path, client_id))
+        return sorted((each.began, each.ended, each.size) for each in noted)
 
 
 @contextmanager
-def rig(directory: Path, *, members: int, workers: int, policy: str, quota: int) -> Iterator[Rig]:
+def rig(directory: Path, *, members: int, workers: int, quota: int) -> Iterator[Rig]:
     """Start everything for the time of a `with` block."""
     relays = free_ports(3)
     advertised = tuple((HOST, port) for port in relays)
     wanted = ClusterOptions(nodes=3, listeners=(Listener(_LISTENER, advertised=advertised),))
     with Cluster(wanted) as cluster, ExitStack() as stack:
         for node, port in zip(cluster.nodes, relays, strict=True):
-            command = [sys.executable, "-m", "tests.bench.accuracy.relay", "--admitted", "--port", str(port)]
-            command += ["--broker-port", str(cluster.address(node, _LISTENER)[1])]
-            command += ["--events", str(directory / f"events-{node}.txt")]
-            log = directory / f"relay-{node}.log"
-            child = processes.start(command, log=log)
-            stack.callback(processes.end, child)
-            wait_for(port, child, log)
-        bootstrap = ",".join(f"{HOST}:{port}" for port in relays)
-        quotas = {"<default>": {"producer_byte_rate": quota, "consumer_byte_rate": quota}}
+            events = directory / f"events-{node}.txt"
+            stack.enter_context(relayed(port, cluster.address(node, _LISTENER)[1], events, "--admitted"))
         settings = SluiceSettings(
-            bootstrap, quotas={"policy": policy, "scope": "cluster"}, client_quotas=quotas
+            ",".join(f"{HOST}:{port}" for port in relays),
+            quotas={"policy": "schedule", "scope": "cluster"},
+            client_quotas={"<default>": {"producer_byte_rate": quota, "consumer_byte_rate": quota}},
         )
         secret = fleet_secret(directory)  # as the README has it; without one no holder believes a commit
         made = []
         for number in range(members):
-            sections: dict[str, dict[str, object]] = {
-                "process": {"workers": workers},
-                "fleet": {
-                    "name": f"m{number}",
-                    "members_max": members,
-                    "bind": f"{HOST}:{free_ports(1)[0]}",
-                    "secret_file": secret,
-                },
-            }
+            fleet: dict[str, object] = {"name": f"m{number}", "members_max": members, "secret_file": secret}
+            fleet["bind"] = f"{HOST}:{free_port()}"
+            sections: dict[str, dict[str, object]] = {"process": {"workers": workers}, "fleet": fleet}
             own = replace(settings, ports=SluicePorts.free(), sections=sections)
             made.append(Member(own, directory / f"m{number}", workers))
-        try:
-            for member in made:
-                member.start()
-            yield Rig(cluster, directory, made)
-        finally:
-            for member in made:
-                member.kill()
+            stack.callback(made[-1].kill)
+        for member in made:
+            member.start()
+        yield Rig(cluster, directory, made)

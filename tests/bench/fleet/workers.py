@@ -15,8 +15,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,11 +24,13 @@ from typing import Final, NamedTuple
 from rich.console import Console
 
 from tests.bench.figures import bootstrap_interval, median
-from tests.bench.lanes import NODE, sluice_command, wait_for
+from tests.bench.lanes import NEVER_HELD, NODE, listening, sluice_command
 from tests.bench.process import Child, cpu_nanoseconds, family, module_process, own_kib
-from tests.bench.report import MISSING, Bar, Outcome, Table
-from tests.cluster import HOST, free_ports, processes
+from tests.bench.report import MISSING, Bar, Outcome, tabulate
+from tests.cluster import HOST, free_port
+from tests.support.proxy_process import SluiceSettings
 
+COUNTS: Final = (1, 2, 4)
 LIMIT: Final = 1.05
 _TOPIC: Final = "small"
 _BYTES: Final = 100
@@ -36,7 +38,6 @@ _ROUNDS: Final = 24
 _TURN_SECONDS: Final = 0.6
 _WARM_SECONDS: Final = 1.0
 _IDLE_SECONDS: Final = 5.0
-_RATE_NEVER_REACHED: Final = 100_000_000_000
 
 
 class Load(NamedTuple):
@@ -51,8 +52,8 @@ MANY: Final = Load(16, 5)  # max.in.flight.requests.per.connection of Java's pro
 
 
 @dataclass(slots=True)
-class Figures:
-    """One proxy's figures; the first two have one figure a turn.
+class Side:
+    """A proxy, its generators, and its figures; the first two have one figure a turn.
 
     Attributes:
         cost: CPU µs per request.
@@ -61,149 +62,112 @@ class Figures:
         memory: of its processes in MiB, control first.
     """
 
+    workers: int
+    pid: int
+    generators: dict[Load, Child]
     cost: dict[Load, list[float]] = field(default_factory=dict)
     per_second: dict[Load, list[float]] = field(default_factory=dict)
     idle: float = 0.0
     memory: list[float] = field(default_factory=list)
 
+    def cpu(self) -> int:
+        """Return the CPU time of all processes in ns."""
+        return sum(cpu_nanoseconds(pid) for pid in family(self.pid))
 
-@dataclass(slots=True)
-class Side:
-    """A proxy and its generators."""
+    def ordered(self, load: Load, seconds: float) -> dict[str, float]:
+        """Let a generator send for so long; return requests and seconds."""
+        return self.generators[load].ask(f"closed {seconds}")
 
-    pid: int
-    generators: dict[Load, Child]
-    figures: Figures = field(default_factory=Figures)
+    def turn(self, load: Load) -> None:
+        """Measure one turn."""
+        before = self.cpu()
+        done = self.ordered(load, _TURN_SECONDS)
+        self.cost.setdefault(load, []).append((self.cpu() - before) / 1000 / done["requests"])
+        self.per_second.setdefault(load, []).append(done["requests"] / done["seconds"])
 
 
-def measure(counts: Sequence[int], console: Console, rounds: int = _ROUNDS) -> dict[int, Figures]:
+def measure(console: Console, counts: Sequence[int] = COUNTS, rounds: int = _ROUNDS) -> list[Side]:
     """Let the proxies take turns."""
-    with tempfile.TemporaryDirectory(prefix="sluice-workers-") as name, _sides(counts, Path(name)) as sides:
-        for side in sides.values():
+    with tempfile.TemporaryDirectory(prefix="sluice-workers-") as name, ExitStack() as stack:
+        sides = _sides(counts, Path(name), stack)
+        for side in sides:
             for load in (ALONE, MANY):
-                _ordered(side, load, _WARM_SECONDS)
-        _idle(list(sides.values()))
+                side.ordered(load, _WARM_SECONDS)
+        before = [side.cpu() for side in sides]
+        time.sleep(_IDLE_SECONDS)
+        for side, used in zip(sides, before, strict=True):
+            side.idle = (side.cpu() - used) / (_IDLE_SECONDS * 1e9)
         for number in range(rounds):
-            order = list(sides.values())
-            order = order[number % len(order) :] + order[: number % len(order)]
+            first = number % len(sides)
             for load in (ALONE, MANY):
-                for side in order:
-                    _turn(side, load)
-        for count, side in sides.items():
-            side.figures.memory = [own_kib(pid) / 1024 for pid in family(side.pid)]
-            cost = median(side.figures.cost[ALONE])
-            console.print(f"{count}: {cost:.1f} CPU µs, {side.figures.idle:.2%} idle")
-        return {count: side.figures for count, side in sides.items()}
+                for side in (*sides[first:], *sides[:first]):
+                    side.turn(load)
+        for side in sides:
+            side.memory = [own_kib(pid) / 1024 for pid in family(side.pid)]
+            console.print(f"{side.workers}: {median(side.cost[ALONE]):.1f} CPU µs, {side.idle:.2%} idle")
+        return sides
 
 
-def _idle(sides: Sequence[Side]) -> None:
-    before = [_cpu(side) for side in sides]
-    time.sleep(_IDLE_SECONDS)
-    for side, used in zip(sides, before, strict=True):
-        side.figures.idle = (_cpu(side) - used) / (_IDLE_SECONDS * 1e9)
-
-
-def _turn(side: Side, load: Load) -> None:
-    before = _cpu(side)
-    requests, seconds = _ordered(side, load, _TURN_SECONDS)
-    side.figures.cost.setdefault(load, []).append((_cpu(side) - before) / 1000 / requests)
-    side.figures.per_second.setdefault(load, []).append(requests / seconds)
-
-
-def _ordered(side: Side, load: Load, seconds: float) -> tuple[float, float]:
-    done = side.generators[load].ask(f"closed {seconds}")
-    return done["requests"], done["seconds"]
-
-
-def _cpu(side: Side) -> int:
-    return sum(cpu_nanoseconds(pid) for pid in family(side.pid))
-
-
-@contextmanager
-def _sides(counts: Sequence[int], directory: Path) -> Iterator[dict[int, Side]]:
-    port = free_ports(1)[0]
-    with ExitStack() as stack:
-        broker = [sys.executable, "-m", "tests.bench.fleet.quick_broker", str(port), _TOPIC]
-        _start(stack, broker, port, directory / "broker.log")
-        sides = {}
-        for count in counts:
-            first = free_ports(3)[0]
-            config = directory / f"{count}.toml"
-            config.write_text(_configuration(port, first, count, directory))
-            pid = _start(stack, sluice_command(config), first + 1 + NODE, directory / f"{count}.log")
-            generators = {
-                load: _generator(stack, first + 1 + NODE, load, directory) for load in (ALONE, MANY)
-            }
-            sides[count] = Side(pid, generators)
-        yield sides
-
-
-def _generator(stack: ExitStack, port: int, load: Load, directory: Path) -> Child:
-    words: list[object] = ["--port", port, "--topic", _TOPIC, "--size", _BYTES]
-    words += ["--connections", load.connections, "--depth", load.depth]
-    process = module_process("tests.bench.generator", *words, log=directory / "generator.log")
-    return stack.enter_context(process)
-
-
-def _start(stack: ExitStack, command: list[str], port: int, log: Path) -> int:
-    child = processes.start(command, log=log)
-    stack.callback(processes.end, child)
-    wait_for(port, child, log)
-    return child.pid
-
-
-def _configuration(broker: int, first: int, count: int, directory: Path) -> str:
-    quotas = directory / "quotas.toml"
-    rate = _RATE_NEVER_REACHED
-    quotas.write_text(
-        f'[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = {rate}\nconsumer_byte_rate = {rate}\n'
-    )
-    return (
-        f'[cluster]\nbootstrap = "{HOST}:{broker}"\n\n[[listeners]]\nname = "clients"\nbind = "{HOST}"\n'
-        f"bootstrap_port = {first}\nfirst_broker_port = {first + 1}\nbroker_id_max = {NODE}\n\n"
-        f'[quotas]\nfile = "{quotas}"\npolicy = "kip13"\nscope = "cluster"\n\n'
-        f'[admin]\nbind = ""\n\n[process]\nworkers = {count}\n'
-    )
-
-
-def report(found: dict[int, Figures]) -> Outcome:
-    """Return the table and the bars; the first of the counts is what the others are compared with."""
-    base = next(iter(found.values()))
-    rows = []
-    bars = []
-    for count, each in found.items():
-        alone, many = (_ratios(each.cost[load], base.cost[load]) for load in (ALONE, MANY))
-        low, high = bootstrap_interval(alone)
-        control, *workers = each.memory
-        rows.append(
-            (
-                *(str(count), f"{median(each.cost[ALONE]):.1f}"),
-                f"{median(alone):.3f} ({low:.3f} … {high:.3f})",
-                *(f"{median(each.cost[MANY]):.1f}", f"{median(many):.3f}"),
-                *(f"{median(each.per_second[MANY]):.0f}", f"{each.idle:.2%}"),
-                *(
-                    f"{control:.0f}",
-                    f"{median(workers):.0f}" if workers else MISSING,
-                    f"{sum(each.memory):.0f}",
-                ),
-            )
+def _sides(counts: Sequence[int], directory: Path, stack: ExitStack) -> list[Side]:
+    port = free_port()
+    broker = [sys.executable, "-m", "tests.bench.fleet.quick_broker", str(port), _TOPIC]
+    stack.enter_context(listening(broker, port, directory / "broker.log"))
+    sides = []
+    for count in counts:
+        (directory / str(count)).mkdir()
+        settings = SluiceSettings(
+            f"{HOST}:{port}",
+            quotas={"scope": "cluster"},
+            client_quotas=NEVER_HELD,
+            listener={"broker_id_max": NODE},
+            sections={"admin": {"bind": ""}, "process": {"workers": count}},
         )
-        if each is not base:
-            name = f"CPU per small request, {count} workers / {next(iter(found))}"
-            bars.append(Bar(f"{name}: one at a time", median(alone), LIMIT))
-            bars.append(Bar(f"{name}: {MANY.connections * MANY.depth} under way", median(many), LIMIT))
-    columns = (
-        *("workers", "alone: CPU µs/request", "× one (95 % interval)"),
-        *("many: CPU µs/request", "× one", "requests/s", "CPU idle", "control MiB", "worker MiB", "all MiB"),
-    )
+        command = sluice_command(settings.write(directory / str(count)))
+        served = settings.ports.first_broker + NODE
+        child = stack.enter_context(listening(command, served, directory / f"{count}.log"))
+        generators = {}
+        for load in (ALONE, MANY):
+            words = ["--port", served, "--topic", _TOPIC, "--size", _BYTES]
+            words += ["--connections", load.connections, "--depth", load.depth]
+            process = module_process("tests.bench.generator", *words, log=directory / "generator.log")
+            generators[load] = stack.enter_context(process)
+        sides.append(Side(count, child.pid, generators))
+    return sides
+
+
+def report(found: Sequence[Side]) -> Outcome:
+    """Return the table and the bars; the first is what the others are compared with."""
+    base = found[0]
+
+    def ratios(side: Side, load: Load) -> list[float]:
+        return [mine / other for mine, other in zip(side.cost[load], base.cost[load], strict=True)]
+
+    def interval(side: Side) -> str:
+        low, high = bootstrap_interval(ratios(side, ALONE))
+        return f"{median(ratios(side, ALONE)):.3f} ({low:.3f} … {high:.3f})"
+
+    columns: dict[str, Callable[[Side], object]] = {
+        "workers": lambda side: side.workers,
+        "alone: CPU µs/request": lambda side: f"{median(side.cost[ALONE]):.1f}",
+        "× one (95 % interval)": interval,
+        "many: CPU µs/request": lambda side: f"{median(side.cost[MANY]):.1f}",
+        "× one": lambda side: f"{median(ratios(side, MANY)):.3f}",
+        "requests/s": lambda side: f"{median(side.per_second[MANY]):.0f}",
+        "CPU idle": lambda side: f"{side.idle:.2%}",
+        "control MiB": lambda side: f"{side.memory[0]:.0f}",
+        "worker MiB": lambda side: f"{median(side.memory[1:]):.0f}" if side.memory[1:] else MISSING,
+        "all MiB": lambda side: f"{sum(side.memory):.0f}",
+    }
     title = f"Workers: Produce of {_BYTES} bytes, a scripted broker, {os.cpu_count()} cores"
     note = (
         f"Alone: one connection, one request under way. Many: {MANY.connections} connections with {MANY.depth} each;"
         " what a process finds when it wakes it handles at once, so the same requests wake several processes more often"
         " than one. Memory is the proportional set size; with one worker there is no control process."
     )
-    return Outcome([Table(title, columns, tuple(rows), note)], bars)
-
-
-def _ratios(mine: Sequence[float], base: Sequence[float]) -> list[float]:
-    return [one / other for one, other in zip(mine, base, strict=True)]
+    bars = []
+    for side in found[1:]:
+        name = f"CPU per small request, {side.workers} workers / {base.workers}"
+        bars.append(Bar(f"{name}: one at a time", median(ratios(side, ALONE)), LIMIT))
+        under_way = f"{MANY.connections * MANY.depth} under way"
+        bars.append(Bar(f"{name}: {under_way}", median(ratios(side, MANY)), LIMIT))
+    return Outcome([tabulate(title, found, columns, note)], bars)

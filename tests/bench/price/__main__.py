@@ -15,7 +15,7 @@ throughput: `make bench` does.
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,16 +26,14 @@ from tests.bench.figures import median
 from tests.bench.options import Options
 from tests.bench.price import instructions
 from tests.bench.price.checkouts import AFTER, BEFORE, WORKING_TREE, RevisionError, checkout, opened, verify
-from tests.bench.price.turns import Amounts, Figures, PriceLane, play_round
-from tests.bench.report import Bar, Outcome, Table
+from tests.bench.price.turns import ROUNDS, Figures, PriceLane, play_round
+from tests.bench.report import Bar, Outcome, Table, tabulate
 from tests.bench.stage import stage
-from tests.cluster import MissingPrerequisiteError, processes
+from tests.cluster import MissingPrerequisiteError
 from tests.support.proxy_process import ROOT
 
 POLICIES: Final = ("kip13", "schedule")
-FULL: Final = Amounts()
-CAPTURING: Final = {"none": (), "after": (AFTER,), "both": (BEFORE, AFTER)}
-WATCHED: Final = {"none": (), "after": (AFTER,)}
+SIDES: Final = {"none": (), "after": (AFTER,), "both": (BEFORE, AFTER)}
 LIMIT: Final = 1.03  # issue 14: at most 3 % per request
 CAPTURED_LIMIT: Final = 1.25  # issue 19: of capture, per request
 _BUILD: Final = ROOT / "build" / "price"
@@ -46,42 +44,35 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.price", description=__doc__)
     parser.add_argument("--before", required=True, metavar="REV", help="the revision to compare with")
     parser.add_argument("--after", default=WORKING_TREE, metavar="REV", help="(the working tree)")
-    parser.add_argument("--rounds", type=int, default=FULL.rounds)
-    parser.add_argument("--pairs", type=int, default=FULL.pairs, help="of turns, a round and lane")
-    parser.add_argument("--turn-seconds", type=float, default=FULL.turn_seconds)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--policy", choices=POLICIES, action="append", help="(both)")
-    parser.add_argument(
-        "--instructions", action="store_true", help="count instructions with valgrind, in place of the time"
-    )
-    parser.add_argument("--capture", choices=CAPTURING, default="none", help="which sides capture")
-    parser.add_argument(
-        "--page", choices=WATCHED, default="none", help="on which sides the console's page is open"
-    )
+    parser.add_argument("--instructions", action="store_true", help="count them, in place of the time")
+    parser.add_argument("--capture", choices=SIDES, default="none", help="which sides capture")
+    parser.add_argument("--page", choices=SIDES, default="none", help="where the console's page is open")
     parser.add_argument("--only", default="", help="lanes whose name holds this, as Produce or 100")
     return parser.parse_args(arguments)
 
 
 def measure(console: Console, given: argparse.Namespace, trees: Mapping[str, Path]) -> Outcome:
     """Play all rounds of each policy."""
-    amounts = Amounts(max(1, given.rounds), max(1, given.pairs), given.turn_seconds)
 
     def wanted(lane: PriceLane) -> bool:
         return given.only.lower() in lane.name.lower()
 
     outcome = Outcome()
-    capturing = CAPTURING[given.capture]
+    capturing = SIDES[given.capture]
     limit = CAPTURED_LIMIT if given.capture == "after" else LIMIT
     with stage(Options(), console) as running:
         for policy in given.policy or POLICIES:
             console.rule(policy, align="left")
             if given.instructions:
                 found = instructions.count(running, trees, policy, wanted, capturing)
-                outcome.add([counted(policy, found, limit)])
+                outcome.add(counted(policy, found, limit))
                 continue
             figures: dict[str, Figures] = {}
-            with opened(running, trees, policy, capturing=capturing, watched=WATCHED[given.page]) as sides:
-                for number in range(amounts.rounds):
-                    play_round(running, sides, number, amounts, figures, wanted)
+            with opened(running, trees, policy, capturing=capturing, watched=SIDES[given.page]) as sides:
+                for number in range(max(1, given.rounds)):
+                    play_round(running, sides, number, figures, wanted)
             outcome.tables.append(table(policy, figures))
             outcome.bars += [
                 Bar(f"{policy}, {name}: CPU per request, after / before", found.ratio, limit)
@@ -92,22 +83,18 @@ def measure(console: Console, given: argparse.Namespace, trees: Mapping[str, Pat
 
 def table(policy: str, figures: Mapping[str, Figures]) -> Table:
     """Return the table of one policy."""
-    rows = []
-    for name, found in figures.items():
-        low, high = found.interval
-        rows.append(
-            (
-                name,
-                f"{median(found.before):.2f}",
-                f"{median(found.after):.2f}",
-                f"{found.ratio:.3f}",
-                f"{low:.3f} … {high:.3f}",
-                f"{min(found.rounds):.3f} … {max(found.rounds):.3f}",
-                str(len(found.ratios)),
-            )
-        )
-    columns = ("request", "before µs", "after µs", "ratio", "95 % interval", "rounds, min … max", "pairs")
-    return Table(f"CPU per request, policy {policy}", columns, tuple(rows))
+    columns: dict[str, Callable[[str], object]] = {
+        "request": str,
+        "before µs": lambda name: f"{median(figures[name].before):.2f}",
+        "after µs": lambda name: f"{median(figures[name].after):.2f}",
+        "ratio": lambda name: f"{figures[name].ratio:.3f}",
+        "95 % interval": lambda name: "{:.3f} … {:.3f}".format(*figures[name].interval),
+        "rounds, min … max": lambda name: (
+            f"{min(figures[name].rounds):.3f} … {max(figures[name].rounds):.3f}"
+        ),
+        "pairs": lambda name: len(figures[name].ratios),
+    }
+    return tabulate(f"CPU per request, policy {policy}", figures, columns)
 
 
 def counted(policy: str, found: Mapping[str, tuple[float, float]], limit: float = LIMIT) -> Outcome:
@@ -116,38 +103,29 @@ def counted(policy: str, found: Mapping[str, tuple[float, float]], limit: float 
         (name, f"{before:.0f}", f"{after:.0f}", f"{after / before:.4f}")
         for name, (before, after) in found.items()
     )
-    columns = ("request", "before", "after", "ratio")
     title = f"Instructions per request in user space, policy {policy}"
     bars = [
         Bar(f"{policy}, {name}: instructions per request, after / before", after / before, limit)
         for name, (before, after) in found.items()
     ]
-    return Outcome([Table(title, columns, rows)], bars)
+    return Outcome([Table(title, ("request", "before", "after", "ratio"), rows)], bars)
 
 
-def main() -> int:
-    """Measure, print, return the exit code."""
+def main(console: Console) -> bool:
+    """Measure and print; return whether every bar is met."""
     given = parse()
-    console = report.screen()
-    processes.exit_on_signals()
     if given.instructions and instructions.missing():
-        console.print(f"[red]{instructions.missing()}[/red]")
-        return 2
+        raise MissingPrerequisiteError(instructions.missing())
+    revisions = {BEFORE: given.before, AFTER: given.after}
     try:
-        trees = {
-            BEFORE: checkout(given.before, _BUILD / BEFORE),
-            AFTER: checkout(given.after, _BUILD / AFTER),
-        }
+        trees = {side: checkout(revision, _BUILD / side) for side, revision in revisions.items()}
         for tree in trees.values():
             verify(tree)
-        outcome = measure(console, given, trees)
-    except (MissingPrerequisiteError, RevisionError) as problem:
-        console.print(f"[red]{problem}[/red]")
-        return 2
-    facts = [*machine.describe(), (BEFORE, given.before), (AFTER, given.after)]
-    report.show(console, facts, outcome)
-    return 0 if outcome.bars and all(bar.passed for bar in outcome.bars) else 1
+    except RevisionError as problem:
+        raise MissingPrerequisiteError(str(problem)) from problem
+    outcome = measure(console, given, trees)
+    return report.publish(console, [*machine.describe(), *revisions.items()], outcome) and bool(outcome.bars)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report.run(main))

@@ -19,11 +19,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import Final
 
-from tests.bench.lanes import NODE, Lane, require_free, sluice_command, wait_for
+from tests.bench.lanes import NODE, Lane, listening, sluice_command
 from tests.bench.stage import Stage
-from tests.cluster import HOST, free_ports, processes
+from tests.cluster import HOST
 from tests.support.console_process import ConsoleProcess
-from tests.support.proxy_process import ROOT
+from tests.support.proxy_process import ROOT, SluicePorts
 
 REFRESH_SECONDS: Final = 2.0  # the console's default
 _PAGE_SECONDS_MAX: Final = 30.0
@@ -112,19 +112,14 @@ def opened(
     lanes: list[Lane] = []
     with ExitStack() as started:
         for name, tree in trees.items():
-            first = free_ports(3)[0]
-            require_free(name, first, first + 1 + NODE)
-            admin = f"{HOST}:{free_ports(1)[0]}" if name in watched else ""
-            config = stage.lanes.gateway_config(
-                f"{name}-{policy}", first, policy, captures=name in capturing, admin=admin
+            ports = SluicePorts.free()
+            port, admin = ports.first_broker + NODE, f"{HOST}:{ports.admin}" if name in watched else ""
+            config = stage.lanes.config(
+                f"{name}-{policy}", ports, policy=policy, captures=name in capturing, admin=admin
             )
-            log = stage.directory / f"{name}-{policy}.log"
-            child = processes.start(
-                [*words, *sluice_command(config)], log=log, env=environment(tree), cwd=tree
-            )
-            started.callback(processes.end, child)
-            wait_for(first + 1 + NODE, child, log)
-            lanes.append(Lane(name, first + 1 + NODE, first, child.pid))
+            command, log = [*words, *sluice_command(config)], stage.directory / f"{name}-{policy}.log"
+            child = started.enter_context(listening(command, port, log, env=environment(tree), cwd=tree))
+            lanes.append(Lane(name, port, ports.bootstrap, child.pid))
             if admin:
                 started.enter_context(open_page(admin))
         yield lanes

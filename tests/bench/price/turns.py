@@ -36,14 +36,10 @@ TOPIC_CONFIGS: Final = {"segment.bytes": "67108864", "max.message.bytes": "10485
 _WARM_UP_SECONDS: Final = 0.4
 
 
-@dataclass(frozen=True, slots=True)
-class Amounts:
-    """How long is measured."""
-
-    rounds: int = 5
-    pairs: int = 6  # a round and lane
-    turn_seconds: float = 0.8
-    connections: int = 4
+ROUNDS: Final = 5
+_PAIRS: Final = 6  # a round and lane
+_TURN_SECONDS: Final = 0.8
+_CONNECTIONS: Final = 4
 
 
 @dataclass(slots=True)
@@ -97,7 +93,6 @@ def play_round(
     stage: Stage,
     sides: Sequence[Lane],
     number: int,
-    amounts: Amounts,
     figures: dict[str, Figures],
     wanted: Callable[[PriceLane], bool],
 ) -> None:
@@ -107,29 +102,23 @@ def play_round(
         stage.create_topic(topic, configs=TOPIC_CONFIGS)
         with ExitStack() as stack:
             generators = [
-                stack.enter_context(
-                    stage.generator(side.port, topic, size=size, connections=amounts.connections)
-                )
+                stack.enter_context(stage.generator(side.port, topic, size=size, connections=_CONNECTIONS))
                 for side in sides
             ]
             for generator in generators:
-                _ordered(generator, "closed", _WARM_UP_SECONDS)
+                generator.ask(f"closed {_WARM_UP_SECONDS}")
             for lane in [one for one in LANES if one.record_bytes == size and wanted(one)]:
-                mine = figures.setdefault(lane.name, Figures(amounts.pairs))
-                for order in alternating(amounts.pairs, first=number):
-                    found = {which: _turn(sides[which], generators[which], lane, amounts) for which in order}
+                mine = figures.setdefault(lane.name, Figures(_PAIRS))
+                for order in alternating(_PAIRS, first=number):
+                    found = {which: _turn(sides[which], generators[which], lane) for which in order}
                     mine.before.append(found[0])
                     mine.after.append(found[1])
-                stage.say(f"round {number + 1}/{amounts.rounds} {lane.name}: × {mine.rounds[-1]:.3f}")
+                stage.say(f"round {number + 1} {lane.name}: × {mine.rounds[-1]:.3f}")
         stage.delete_topic(topic)
 
 
-def _turn(side: Lane, generator: Child, lane: PriceLane, amounts: Amounts) -> float:
+def _turn(side: Lane, generator: Child, lane: PriceLane) -> float:
     assert side.pid is not None, "both sides are proxies"
     began = cpu_nanoseconds(side.pid)
-    requests = _ordered(generator, lane.order, amounts.turn_seconds)
-    return (cpu_nanoseconds(side.pid) - began) / 1000 / requests
-
-
-def _ordered(generator: Child, order: str, seconds: float) -> int:
-    return int(generator.ask(f"{order} {seconds}")["requests"])
+    requests = generator.ask(f"{lane.order} {_TURN_SECONDS}")["requests"]
+    return float((cpu_nanoseconds(side.pid) - began) / 1000 / requests)

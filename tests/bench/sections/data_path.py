@@ -13,6 +13,7 @@ can splice then.
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -31,7 +32,7 @@ from tests.bench.lanes import (
     Lane,
 )
 from tests.bench.process import cpu_seconds
-from tests.bench.report import MISSING, Bar, Outcome, Table, ratio
+from tests.bench.report import MISSING, Bar, Outcome, ratio, tabulate
 from tests.bench.stage import Stage
 from tests.cluster.sasl import password
 
@@ -131,10 +132,8 @@ def compare(
     title, rounds = way.title(what), stage.options.rounds
     figures: dict[str, Figures] = {}
     with stage.lanes.open(*stage.lanes.usable(*way.lanes)) as lanes:
-        if warm_up is not None:
-            for lane in lanes[
-                : 1 if stage.options.quick else None
-            ]:  # the broker's JIT, and each proxy's pools
+        if warm_up is not None:  # the broker's JIT, and each proxy's pools
+            for lane in lanes[: 1 if stage.options.quick else None]:
                 warm_up(lane)
         for number in range(rounds):
             for lane in rotated(lanes, number):
@@ -146,23 +145,14 @@ def compare(
                 stage.say(f"{title} {number + 1}/{rounds} {lane.name}: {speed:.0f} {units.speed}{said}")
     costs = {name: median(mine.cost) for name, mine in figures.items() if mine.cost}
     speeds = {name: median(mine.speed) for name, mine in figures.items()}
-    rows = []
-    for name, mine in figures.items():
-        against, direct = (
-            ratio(costs.get(name), costs.get(way.yardstick)),
-            ratio(speeds[name], speeds.get(DIRECT)),
-        )
-        rows.append(
-            (
-                name,
-                f"{costs[name]:.3f}" if name in costs else MISSING,
-                " ".join(f"{value:.2f}" for value in sorted(mine.cost)) or MISSING,
-                f"{against:.2f}" if against else MISSING,
-                f"{speeds[name]:.0f}",
-                f"{direct:.2f}" if direct else MISSING,
-            )
-        )
-    columns = ("lane", f"proxy {units.cost}", "each round", "× HAProxy", units.speed, "× direct")
+    columns: dict[str, Callable[[str], object]] = {
+        "lane": str,
+        f"proxy {units.cost}": lambda name: _figure(costs.get(name), 3),
+        "each round": lambda name: " ".join(map("{:.2f}".format, sorted(figures[name].cost))) or MISSING,
+        "× HAProxy": lambda name: _figure(ratio(costs.get(name), costs.get(way.yardstick))),
+        units.speed: lambda name: _figure(speeds[name], 0),
+        "× direct": lambda name: _figure(ratio(speeds[name], speeds.get(DIRECT))),
+    }
     measured = [
         (f"{title}: CPU against HAProxy", costs, limit, False),
         (f"{title}: {units.speed} against HAProxy", speeds, speed_limit, True),
@@ -172,7 +162,11 @@ def compare(
         for name, found, most, at_least in measured
         if most is not None
     ]
-    return Outcome([Table(title, columns, tuple(rows), note)], bars)
+    return Outcome([tabulate(title, figures, columns, note)], bars)
+
+
+def _figure(value: float | None, digits: int = 2) -> str:
+    return MISSING if value is None else f"{value:.{digits}f}"
 
 
 def plain(stage: Stage, *more: str) -> Way:
@@ -248,7 +242,7 @@ def run_produce(stage: Stage) -> Outcome:
     way = plain(stage, UNPRIVILEGED)
     outcome = _produce(stage, way, "produce", PRODUCE_LIMIT, LARGE_BATCHES)
     if not stage.options.quick:
-        outcome.add([_produce(stage, way, "produce, default batches", DEFAULT_BATCHES_LIMIT)])
+        outcome.add(_produce(stage, way, "produce, default batches", DEFAULT_BATCHES_LIMIT))
     return outcome
 
 
@@ -307,7 +301,7 @@ def run_large(stage: Stage) -> Outcome:
 
 def _secured(stage: Stage, way: Way) -> Outcome:
     outcome = _produce(stage, way, "produce", PRODUCE_LIMIT, LARGE_BATCHES)
-    outcome.add([_consume(stage, way), _requests(stage, way, "small requests", SMALL_BYTES, SMALL_LIMIT)])
+    outcome.add(_consume(stage, way), _requests(stage, way, "small requests", SMALL_BYTES, SMALL_LIMIT))
     return outcome
 
 
@@ -362,19 +356,23 @@ def run_latency(stage: Stage) -> Outcome:
     middle = {lane: {name: median(mine[name]) for name in PERCENTILES} for lane, mine in figures.items()}
     more = over_haproxy(middle, stage.lanes.subject)
     bars = [Bar("added latency p99.9 above HAProxy's", more, 0.0, "ms")]
-    rows = []
-    for lane_name, percentiles in middle.items():
-        added = [
-            MISSING if lane_name == DIRECT else f"{percentiles[name] - middle[DIRECT][name]:+.2f}"
+
+    def added(lane: str, name: str) -> str:
+        return MISSING if lane == DIRECT else f"{middle[lane][name] - middle[DIRECT][name]:+.2f}"
+
+    columns: dict[str, Callable[[str], object]] = {
+        "lane": str,
+        **{
+            f"{name} ms": partial(lambda name, lane: f"{middle[lane][name]:.2f}", name)
             for name in PERCENTILES
-        ]
-        rows.append((lane_name, *(f"{percentiles[name]:.2f}" for name in PERCENTILES), *added))
-    columns = ("lane", *(f"{name} ms" for name in PERCENTILES), *(f"added {name}" for name in PERCENTILES))
+        },
+        **{f"added {name}": partial(added, name=name) for name in PERCENTILES},
+    }
     note = (
         f"Produce of {_LATENCY_BYTES} bytes, acks=1, open loop at {options.latency_rate:g} requests/s, timed from the "
         "moment each was due."
     )
-    return Outcome([Table("Latency", columns, tuple(rows), note)], bars)
+    return Outcome([tabulate("Latency", middle, columns, note)], bars)
 
 
 def over_haproxy(middle: Middle, subject: str) -> float | None:

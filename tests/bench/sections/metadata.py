@@ -6,13 +6,15 @@ client asks for all of it again and again while others produce at a fixed rate a
 
 import json
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from protocol.messages.metadata import rewrite_head
 from tests.bench import wire
 from tests.bench.figures import percentile
 from tests.bench.lanes import DIRECT, HAPROXY, SLUICE, Lane
-from tests.bench.report import Bar, Outcome, Table
+from tests.bench.report import Bar, Outcome, Table, tabulate
 from tests.bench.stage import Stage
 
 LANES: Final = (DIRECT, HAPROXY, SLUICE)
@@ -24,6 +26,7 @@ _REPEATS: Final = 200
 _PRODUCE_RATE: Final = 200.0
 _ASK_PAUSE_SECONDS: Final = 0.05
 _TOPIC: Final = "beside-metadata"
+_TIMES: Final = ("p50 alone", "p99 alone", "p50", "p99", "max", "response p50")
 
 
 def run(stage: Stage) -> Outcome:
@@ -33,7 +36,8 @@ def run(stage: Stage) -> Outcome:
     scripted = sorted(rewrite_times(options.metadata_topics, per_topic))
     stage.say(f"metadata: creating {options.metadata_partitions:,} partitions")
     stage.create_topic(_TOPIC)
-    stage.create_topics([f"many-{number:04d}" for number in range(options.metadata_topics)], per_topic)
+    for number in range(options.metadata_topics):
+        stage.create_topic(f"many-{number:04d}", per_topic)
     stage.wait_for_partitions("many-", per_topic * options.metadata_topics)
     live = {}
     with stage.lanes.open(*stage.lanes.usable(*LANES)) as lanes:
@@ -41,12 +45,11 @@ def run(stage: Stage) -> Outcome:
             live[lane.name] = _beside(stage, lane)
             shown = ", ".join(f"{key} {value:.2f}" for key, value in live[lane.name].items())
             stage.say(f"metadata {lane.name}: {shown}")
-    tables = [_scripted_table(options.metadata_partitions, scripted), _live_table(live)]
     bars = [Bar("Metadata: the loop is held, p99", percentile(scripted, 99), HELD_LIMIT_MS, "ms")]
     if SLUICE in live:
         slower = live[SLUICE]["p99"] - live[DIRECT]["p99"]
         bars.append(Bar("Metadata: others' p99 beside it, over direct", slower, HELD_LIMIT_MS, "ms"))
-    return Outcome(tables, bars)
+    return Outcome([_scripted_table(options.metadata_partitions, scripted), _live_table(live)], bars)
 
 
 def rewrite_times(topics: int, partitions_per_topic: int) -> list[float]:
@@ -55,14 +58,10 @@ def rewrite_times(topics: int, partitions_per_topic: int) -> list[float]:
     times = []
     for _ in range(_REPEATS):
         began = time.perf_counter_ns()
-        replaced, _ = rewrite_head(frame, _VERSION, _address)
+        replaced, _ = rewrite_head(frame, _VERSION, lambda node, _host, _port: ("sluice", 19100 + node))
         times.append((time.perf_counter_ns() - began) / 1e6)
         assert replaced, "the whole response was shown"
     return times
-
-
-def _address(node: int, _host: str, _port: int) -> tuple[str, int]:
-    return "sluice.example", 19100 + node
 
 
 def _beside(stage: Stage, lane: Lane) -> dict[str, float]:
@@ -77,14 +76,9 @@ def _beside(stage: Stage, lane: Lane) -> dict[str, float]:
         beside = produces.ask(f"open {seconds} {_PRODUCE_RATE}")
         received = json.loads(asks.hear())
     return {
-        "p50 alone": alone["p50"],
-        "p99 alone": alone["p99"],
-        "p50": beside["p50"],
-        "p99": beside["p99"],
-        "max": beside["max"],
-        "response p50": received["p50"],
-        "response bytes": received["bytes"],
-        "responses": received["count"],
+        **{f"{name} alone": alone[name] for name in ("p50", "p99")},
+        **{name: beside[name] for name in ("p50", "p99", "max")},
+        **{f"response {name}": received[name] for name in ("p50", "bytes", "count")},
     }
 
 
@@ -92,22 +86,16 @@ def _scripted_table(partitions: int, ordered: list[float]) -> Table:
     cells = tuple(f"{percentile(ordered, percent):.3f}" for percent in (50, 99, 100))
     columns = ("partitions", "brokers", "p50 ms", "p99 ms", "max ms")
     note = "Only the head of the response is read and replaced; topics and partitions pass untouched."
-    return Table(
-        "Metadata: the rewriting alone", columns, ((f"{partitions:,}", str(_BROKERS), *cells),), note
-    )
+    row = (f"{partitions:,}", str(_BROKERS), *cells)
+    return Table("Metadata: the rewriting alone", columns, (row,), note)
 
 
 def _live_table(live: dict[str, dict[str, float]]) -> Table:
-    keys = ("p50 alone", "p99 alone", "p50", "p99", "max", "response p50")
-    rows = tuple(
-        (
-            lane,
-            *(f"{mine[key]:.2f}" for key in keys),
-            f"{mine['response bytes'] / 1e3:.0f}",
-            f"{mine['responses']:.0f}",
-        )
-        for lane, mine in live.items()
-    )
-    columns = ("lane", *(f"{key} ms" for key in keys), "response kB", "responses")
     note = f"Produce at {_PRODUCE_RATE:g}/s over four connections, alone and beside a client that asks for everything."
-    return Table("Metadata: what others notice", columns, rows, note)
+    columns: dict[str, Callable[[str], object]] = {
+        "lane": str,
+        **{f"{name} ms": partial(lambda name, lane: f"{live[lane][name]:.2f}", name) for name in _TIMES},
+        "response kB": lambda lane: f"{live[lane]['response bytes'] / 1e3:.0f}",
+        "responses": lambda lane: f"{live[lane]['response count']:.0f}",
+    }
+    return tabulate("Metadata: what others notice", live, columns, note)

@@ -1,19 +1,13 @@
 """What `make price` makes of its turns, without brokers and without revisions but this one."""
 
-import doctest
 from pathlib import Path
 
 import pytest
 
 from tests.bench.price import instructions, turns
-from tests.bench.price.__main__ import LIMIT, counted, parse, table
+from tests.bench.price.__main__ import LIMIT, counted, table
 from tests.bench.price.checkouts import WORKING_TREE, RevisionError, checkout, verify
 from tests.support.proxy_process import ROOT
-
-
-def test_examples_hold() -> None:
-    assert doctest.testmod(turns).failed == 0
-    assert doctest.testmod(instructions).failed == 0
 
 
 def test_drift_costs_neither_side() -> None:
@@ -36,11 +30,6 @@ def test_table_names_the_interval_and_the_rounds() -> None:
     assert (name, before, after, pairs) == ("Produce, 100 bytes", "10.00", "10.30", "4")
     assert (ratio, rounds) == ("1.030", "1.020 … 1.040")
     assert found.ratio <= LIMIT
-
-
-def test_five_rounds_of_the_working_tree_are_the_default() -> None:
-    given = parse(["--before", "HEAD"])
-    assert (given.rounds, given.after, given.policy) == (5, WORKING_TREE, None)
 
 
 def test_working_tree_is_used_where_it_stands(tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
 """From noted bytes to figures and bars."""
 
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 
-from tests.bench.accuracy import judge as plot
-from tests.bench.accuracy.judge import KAFKA, KIP13, SCHEDULE, Options, judge, report
+from tests.bench.accuracy.judge import KAFKA, KIP13, SCHEDULE, Options, draw, judge, report
 from tests.bench.accuracy.relay import PRODUCE, Counted
 
 OPTIONS = Options(seconds=30, quota=2_000_000, directions=("produce",), connections=(2,))
@@ -28,10 +28,15 @@ def test_judge_counts_from_the_first_byte() -> None:
 
 
 def test_judge_sees_a_burst_in_the_first_second() -> None:
-    figures = judge((KAFKA, "produce", 2), noted(first_burst=20), {"timeouts": 1}, OPTIONS)
+    figures = judge(
+        (KAFKA, "produce", 2),
+        noted(first_burst=20),
+        {"timeouts": 1, "_MSG_TIMED_OUT": 1, "_TRANSPORT": 3, "log lines": 9},
+        OPTIONS,
+    )
     assert figures.first == 11.0  # 20 MB + 2 MB
     assert figures.steady == pytest.approx(1.0)
-    assert figures.timeouts == 1
+    assert (figures.timeouts, figures.errors) == (2, 3)
     # 50 MB and 30 MB in 30 s: 80² / (2 · (50² + 30²))
     assert figures.jain == pytest.approx(6400 / 6800)
 
@@ -54,7 +59,11 @@ def test_report_has_bars_for_schedule_and_a_comparison_for_kip13() -> None:
     assert outcome.tables[1].rows == (("produce", "2", "+0.00", "+0.00", "+0.00"),)
 
 
-def test_picture_is_well_formed_and_has_a_line_for_each_policy() -> None:
+def test_picture_has_a_line_for_each_policy(tmp_path: Path) -> None:
     found = [judge((policy, "produce", 2), noted(), {}, OPTIONS) for policy in (KAFKA, SCHEDULE)]
-    root = ET.fromstring(plot.svg(found))
-    assert len(root.findall(".//{http://www.w3.org/2000/svg}polyline")) == 2
+    draw(found, tmp_path / "accuracy.svg")
+    assert {KAFKA, SCHEDULE, "produce, 2 connections, rate / quota"} <= texts(tmp_path / "accuracy.svg")
+
+
+def texts(path: Path) -> set[str | None]:
+    return {element.text for element in ET.parse(path).iter() if element.tag.endswith("text")}
