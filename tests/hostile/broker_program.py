@@ -1,15 +1,16 @@
 """A scripted broker as a program: it responds at once, stores nothing, and counts by client id.
 
-    python -m tests.hostile.broker_program PORT CONTROL_PORT
+    python -m tests.hostile.broker_program PORT
 
 Known: ApiVersions, Metadata, Produce, Fetch, ShareFetch, ShareAcknowledge, SASL (every name and password is right);
 anything else gets its correlation id and zeros. Fetch and ShareFetch bring one partition with records of the size that
 is asked for; they are zeros, and no batch. Bytes of a Produce count when they are read, those of a Fetch's response
-when they are written, each in buckets of 10 ms. Orders and their responses are lines of JSON on the control port.
+when they are written, each in buckets of 10 ms. Orders and their responses are lines of JSON.
 """
 
 import itertools
 import json
+import os
 import resource
 import select
 import socket
@@ -18,14 +19,11 @@ import sys
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.api import (
-    API_NAMES,
     API_VERSIONS,
     FETCH,
-    FLEXIBLE_SINCE,
     MAX_VERSION,
     METADATA,
     PRODUCE,
@@ -35,16 +33,17 @@ from protocol.api import (
     SHARE_FETCH,
     flexible,
 )
-from protocol.primitives import count_bytes, string_bytes
-from tests.support.frames import frame, topic_id
+from protocol.errors import WireError
+from protocol.messages import fetch, produce
+from protocol.primitives import count, count_bytes, skip_string, skip_tags, string, string_bytes
+from tests.support.frames import frame, produce_response, topic_id
 
 _ZEROS: Final = memoryview(bytes(1 << 26))
 _sessions: Final = itertools.count(1)
 _TOPIC_KEPT: Final = "t"
 
 
-@dataclass(frozen=True, slots=True)
-class FetchFields:
+class Fetched(NamedTuple):
     """What matters of a Fetch or a ShareFetch; `max_bytes` is 0 where it leaves no room for records (max_records)."""
 
     max_wait_ms: int
@@ -52,75 +51,22 @@ class FetchFields:
     session: tuple[int, int]  # its id and epoch
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read an unsigned varint: its value, and where it ends.
-
-    >>> varint(bytes.fromhex("ac02"), 0)
-    (300, 2)
-    """
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-
-
-def past_tags(data: bytes, at: int) -> int:
-    """Where a tag section ends."""
-    count, at = varint(data, at)
-    for _ in range(count):
-        _, at = varint(data, at)
-        size, at = varint(data, at)
-        at += size
-    return at
-
-
-def produce_acks(data: bytes, at: int, version: int) -> tuple[int, int]:
-    """The acks of a Produce, and where its topics begin."""
-    if version >= FLEXIBLE_SINCE[0]:
-        length, at = varint(data, at)
-        at += max(0, length - 1)
-    elif version >= 3:
-        at += 2 + max(0, int.from_bytes(data[at : at + 2], "big", signed=True))
-    return int.from_bytes(data[at : at + 2], "big", signed=True), at + 6
-
-
-def produced(version: int, correlation_id: int, data: bytes, at: int) -> bytes:
-    """A response that acknowledges nothing."""
-    if version >= 9:
-        return frame(struct.pack(">ixbix", correlation_id, 1, 0))
-    return frame(struct.pack(">iii", correlation_id, 0, 0)[: 12 if version >= 1 else 8])
-
-
-def read_fetch(data: bytes, at: int, version: int) -> FetchFields:
+def read_fetch(data: bytes, at: int, version: int) -> Fetched:
     """Read a Fetch's head."""
-    if version < 15:
-        at += 4  # replica_id
-    max_wait_ms, _ = struct.unpack_from(">ii", data, at)
-    at += 8
-    max_bytes, session = 1 << 30, (0, -1)
-    if version >= 3:
-        (max_bytes,) = struct.unpack_from(">i", data, at)
-        at += 4
-    at += version >= 4
-    if version >= 7:
-        session = struct.unpack_from(">ii", data, at)
-    return FetchFields(max_wait_ms, max_bytes, session)
+    fields = fetch.read_request(data, at, len(data), version)
+    assert fields is not None, "all of the head is kept"
+    return Fetched(fields.max_wait_ms, fields.max_bytes, (fields.session_id, fields.session_epoch))
 
 
-def read_share_fetch(data: bytes, at: int, version: int) -> FetchFields:
+def read_share_fetch(data: bytes, at: int, version: int) -> Fetched:
     """Read a ShareFetch's head."""
     for _ in range(2):  # group, member
-        length, at = varint(data, at)
-        at += max(0, length - 1)
+        at = skip_string(data, at, len(data), True)
     epoch, max_wait_ms, _, max_bytes, max_records = struct.unpack_from(">iiiii", data, at)
-    return FetchFields(max_wait_ms, max_bytes if max_records else 0, (0, epoch))
+    return Fetched(max_wait_ms, max_bytes if max_records else 0, (0, epoch))
 
 
-def fetched(version: int, correlation_id: int, fields: FetchFields, size: int) -> Iterator[memoryview]:
+def fetched(version: int, correlation_id: int, fields: Fetched, size: int) -> Iterator[memoryview]:
     """The pieces of a Fetch response with records of `size` bytes."""
     compact = version >= 12
     head = struct.pack(">i", correlation_id) + (b"\0" if compact else b"")
@@ -142,7 +88,7 @@ def _session_id(session_id: int, epoch: int) -> int:
     return next(_sessions) if epoch == 0 else session_id if epoch > 0 else 0
 
 
-def share_fetched(version: int, correlation_id: int, fields: FetchFields, size: int) -> Iterator[memoryview]:
+def share_fetched(version: int, correlation_id: int, fields: Fetched, size: int) -> Iterator[memoryview]:
     """The pieces of a ShareFetch answer with records of `size` bytes."""
     head = struct.pack(">ixih", correlation_id, 0, 0) + b"\0" + struct.pack(">i", 30_000)
     head += b"\2" + topic_id(_TOPIC_KEPT) + b"\2"
@@ -186,19 +132,19 @@ def metadata(
 
 
 def _topics_by_id(data: bytes, at: int) -> bytes:
-    count, at = varint(data, at)
+    end = len(data)
+    asked, at = count(data, at, end, True)
     found = []
-    for _ in range(max(0, count - 1)):
-        if at + 17 > len(data):
+    for _ in range(max(0, asked)):
+        if at + 17 > end:
             break
         key = data[at : at + 16]
-        length, at = varint(data, at + 16)
-        asked = data[at : at + max(0, length - 1)].decode()
-        at = past_tags(data, at + max(0, length - 1))
-        if asked:
-            key = topic_id(asked)
-        name = string_bytes(asked or key.rstrip(b"#").decode(errors="replace"), True)
-        found.append(struct.pack(">h", 0) + name + key + b"\0\1" + struct.pack(">i", -(1 << 31)) + b"\0")
+        name, at = string(data, at + 16, end, True)
+        at = skip_tags(data, at, end)
+        if name:
+            key = topic_id(name)
+        told = string_bytes(name or key.rstrip(b"#").decode(errors="replace"), True)
+        found.append(struct.pack(">h", 0) + told + key + b"\0\1" + struct.pack(">i", -(1 << 31)) + b"\0")
     return count_bytes(len(found), True) + b"".join(found)
 
 
@@ -235,6 +181,8 @@ BUCKET_SECONDS: Final = 0.01
 PARKED: Final = "parked-"
 RELEASED_SECONDS: Final = 0.5
 _HEAD_BYTES_KEPT: Final = 72 * 1024  # a client id of 32 KiB, and the fields behind it
+_BATCH_BYTES: Final = 100_000  # no Fetch brings less than one batch, whatever it allows
+_FETCH_BYTES_MAX: Final = 5_000_000
 _READ_BYTES: Final = 1 << 20
 _WRITE_BYTES: Final = 256 * 1024
 _TURN_SECONDS: Final = 0.005
@@ -250,35 +198,27 @@ class Script:
     """What the broker does and has counted; the orders change it.
 
     Attributes:
-        batch_bytes: size of one batch: no Fetch brings less than one, whatever it allows.
-        fetch_bytes_max: what one response holds at most.
         released: client id -> until when there are records for it; matters to those that begin with PARKED.
         hosts: of further brokers that Metadata names.
     """
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self.batch_bytes = 100_000
-        self.fetch_bytes_max = 5_000_000
         self.released: dict[str, float] = {}
         self.hosts: list[str] = []
         self.produce = _counts()
         self.fetch = _counts()
-        self.requests: defaultdict[str, int] = defaultdict(int)
 
-    def order(self, line: bytes) -> bytes:
+    def order(self, line: bytes) -> str:
         """Carry out one order and return its response."""
         words = json.loads(line)
-        for name in ("batch_bytes", "fetch_bytes_max", "hosts"):
-            if name in words:
-                setattr(self, name, words[name])
+        self.hosts = words.get("hosts", self.hosts)
         if "release" in words:
             self.released[words["release"]] = time.monotonic() + RELEASED_SECONDS
         if words.get("reset"):
             self.produce, self.fetch = _counts(), _counts()
-            self.requests.clear()
-        found = {"produce": self.produce, "fetch": self.fetch, "requests": self.requests}
-        return json.dumps(found if words.get("report") else {}).encode() + b"\n"
+        found = {"produce": self.produce, "fetch": self.fetch}
+        return json.dumps(found if words.get("report") else {})
 
     def empty(self, client: str) -> bool:
         """Whether there are no records for a client now."""
@@ -286,8 +226,7 @@ class Script:
 
     def records(self, max_bytes: int) -> int:
         """The size of a Fetch response's records."""
-        allowed = min(max_bytes, self.fetch_bytes_max)
-        return max(1, allowed // self.batch_bytes) * self.batch_bytes
+        return max(1, min(max_bytes, _FETCH_BYTES_MAX) // _BATCH_BYTES) * _BATCH_BYTES
 
 
 class Peer:
@@ -302,9 +241,8 @@ class Peer:
         self._head = bytearray()
         self._left = 0
         self._size = 0
-        self._early = (
-            0  # bytes of a frame, its length aside as in Kafka, that came before its client id was known
-        )
+        # Bytes of a frame, its length aside as in Kafka, that came before its client id was known.
+        self._early = 0
         self._produces_for: str | None = None
 
     def receive(self, data: memoryview) -> None:
@@ -351,29 +289,27 @@ class Peer:
         key, version, correlation_id, length = struct.unpack_from(">hhih", head)
         at = 10 + max(0, length)
         client = head[10:at][:64].decode(errors="replace")
-        self.script.requests[API_NAMES.get(key, str(key))] += 1
         if flexible(key, version) and at < len(head):
-            at = past_tags(head, at)
+            at = skip_tags(head, at, len(head))
         if key == PRODUCE:
-            acks, topics_at = produce_acks(head, at, version)
-            if acks:
-                self._say(produced(version, correlation_id, head, topics_at))
+            if produce.acks(head, at, len(head), version):
+                self.say(produce_response(version, correlation_id=correlation_id))
         elif key in {FETCH, SHARE_FETCH}:
             self._fetch(key, version, correlation_id, head, at, client)
         elif key == SHARE_ACKNOWLEDGE:
-            self._say(share_acknowledged(version, correlation_id))
+            self.say(share_acknowledged(version, correlation_id))
         elif key == METADATA:
             brokers = [(NODE, "127.0.0.1", self.script.port)]
             brokers += [(NODE + 1 + index, host, 9092) for index, host in enumerate(self.script.hosts)]
-            self._say(metadata(version, correlation_id, head, at, brokers))
+            self.say(metadata(version, correlation_id, head, at, brokers))
         elif key == API_VERSIONS:
-            self._say(api_versions(version, correlation_id))
+            self.say(api_versions(version, correlation_id))
         elif key == SASL_HANDSHAKE:
-            self._say(sasl_handshake(correlation_id))
+            self.say(sasl_handshake(correlation_id))
         elif key == SASL_AUTHENTICATE:
-            self._say(sasl_authenticate(version, correlation_id))
+            self.say(sasl_authenticate(version, correlation_id))
         else:
-            self._say(anything(correlation_id))
+            self.say(anything(correlation_id))
 
     def _fetch(self, key: int, version: int, correlation_id: int, head: bytes, at: int, client: str) -> None:
         read = read_fetch if key == FETCH else read_share_fetch
@@ -383,7 +319,7 @@ class Peer:
             size = 0 if empty or not fields.max_bytes else self.script.records(fields.max_bytes)
             build = fetched if key == FETCH else share_fetched
             for piece in build(version, correlation_id, fields, size):
-                self._say(piece, client)
+                self.say(piece, client)
 
         if self.script.empty(client):
             self.parked.append((time.monotonic() + fields.max_wait_ms / 1000, client, say))
@@ -400,7 +336,8 @@ class Peer:
             self.parked.popleft()
             say(empty=empty)
 
-    def _say(self, piece: bytes | memoryview, fetched_by: str = "") -> None:
+    def say(self, piece: bytes | memoryview, fetched_by: str = "") -> None:
+        """Send this behind what waits; bytes of a Fetch are counted for `fetched_by`."""
         self.out.append((memoryview(piece), fetched_by))
         if len(self.out) == 1:
             self.write()
@@ -425,35 +362,32 @@ class Peer:
 
 
 class Server:
-    """All connections, and the control port."""
+    """All connections, and the orders on standard input."""
 
-    def __init__(self, port: int, control_port: int) -> None:
+    def __init__(self, port: int, connected: Callable[[socket.socket, Script], Peer] = Peer) -> None:
         self.script = Script(port)
+        self._connected = connected
         self._poller = select.epoll()
         self._peers: dict[int, Peer] = {}
-        self._control: dict[int, socket.socket] = {}
         self._buffer = bytearray(_READ_BYTES)
-        self._clients = self._listen(port, 4096)
-        self._orders = self._listen(control_port, 8)
-
-    def _listen(self, port: int, backlog: int) -> socket.socket:
-        listener = socket.create_server(("127.0.0.1", port), backlog=backlog)
-        listener.setblocking(False)
-        self._poller.register(listener, select.EPOLLIN)
-        return listener
+        self._clients = socket.create_server(("127.0.0.1", port), backlog=4096)
+        self._clients.setblocking(False)
+        self._poller.register(self._clients, select.EPOLLIN)
+        self._orders = os.fdopen(sys.stdin.fileno(), "rb", buffering=0)
+        self._poller.register(self._orders, select.EPOLLIN)
 
     def run(self) -> None:
-        """Serve until the control connection says `end`, or this process is ended."""
+        """Serve until standard input ends."""
+        print("ready", flush=True)
         while True:
             for descriptor, _ in self._poller.poll(_TURN_SECONDS):
                 if descriptor == self._clients.fileno():
                     self._accept()
                 elif descriptor == self._orders.fileno():
-                    control, _ = self._orders.accept()
-                    self._poller.register(control, select.EPOLLIN)
-                    self._control[control.fileno()] = control
-                elif descriptor in self._control:
-                    self._obey(descriptor)
+                    line = self._orders.readline()
+                    if not line:
+                        return
+                    print(self.script.order(line), flush=True)
                 else:
                     self._serve(self._peers[descriptor])
             now = time.monotonic()
@@ -469,7 +403,7 @@ class Server:
                 return
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._peers[sock.fileno()] = Peer(sock, self.script)
+            self._peers[sock.fileno()] = self._connected(sock, self.script)
             self._poller.register(sock, select.EPOLLIN)
 
     def _serve(self, peer: Peer) -> None:
@@ -486,7 +420,7 @@ class Server:
                 peer.receive(memoryview(self._buffer)[:count])
                 self._watch(peer)
                 return
-            except (IndexError, struct.error):
+            except (WireError, IndexError, struct.error):
                 pass  # what it cannot read ends a connection, as at any broker
         descriptor = peer.socket.fileno()
         self._poller.unregister(descriptor)
@@ -499,21 +433,8 @@ class Server:
             peer.wanted = wanted
             self._poller.modify(peer.socket, wanted)
 
-    def _obey(self, descriptor: int) -> None:
-        control = self._control[descriptor]
-        line = b""
-        while not line.endswith(b"\n"):
-            piece = control.recv(65536)
-            if not piece:
-                self._poller.unregister(descriptor)
-                del self._control[descriptor]
-                control.close()
-                return
-            line += piece
-        control.sendall(self.script.order(line))
-
 
 if __name__ == "__main__":
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    Server(int(sys.argv[1]), int(sys.argv[2])).run()
+    Server(int(sys.argv[1])).run()

@@ -2,7 +2,7 @@
 
     python -m tests.hostile.memory --connections 10000 [--tls]
 
-A scripted broker and the clients are this process, the proxy is one of its own; each has a descriptor or two for each
+The clients are this process, a scripted broker and the proxy one of their own; each has a descriptor or two for each
 connection. Of the connections a fifth each
 
     idle         has had one response, and does nothing
@@ -11,14 +11,13 @@ connection. Of the connections a fifth each
     unread       asks for all quotas and reads no response
     names        sends long client ids, and as many as a connection may have
 
-Who is closed connects again, for as many rounds as are asked for. The bound is what the issue asks for:
+Who is closed connects again, for three rounds. The bound is what the issue asks for:
 
     (start + connections x one that is idle + limits.kept_bytes_max) x 1.2
 """
 
 import argparse
 import contextlib
-import re
 import resource
 import select
 import socket
@@ -26,18 +25,18 @@ import ssl
 import struct
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from protocol.api import ALTER_CLIENT_QUOTAS, METADATA
+from protocol.api import ALTER_CLIENT_QUOTAS
 from protocol.primitives import count_bytes
-from tests.bench.process import resident_kib
+from tests.bench.process import raise_descriptor_limit, resident_kib, status_kib
 from tests.cluster import HOST
+from tests.hostile.scene import ScriptedBroker
 from tests.support.certificates import Authority
-from tests.support.frames import LIST_OFFSETS, fetch, filler, frame, request
+from tests.support.frames import LIST_OFFSETS, fetch, request
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.quota_frames import describe_request
 
@@ -48,86 +47,29 @@ IDLE_MEASURED: Final = 1_000
 SLACK: Final = 1.2
 _ROUND_SECONDS_MAX: Final = 25.0
 _QUIET_SECONDS: Final = 1.0  # without progress a round is over
-_REPLY: Final = filler(60)
+_ROUNDS: Final = 3
 
 PLAIN: Final = request(LIST_OFFSETS, 7, size=100)
 KINDS: Final = ("idle", "half sent", "sessions", "unread", "names")
 
 
-class Broker:
-    """Responds to every request with something, and Metadata with itself."""
-
-    def __init__(self) -> None:
-        self._listener = socket.create_server((HOST, 0), backlog=4096)
-        self.bootstrap = f"{HOST}:{self._listener.getsockname()[1]}"
-        self._poll = select.epoll()
-        self._poll.register(self._listener, select.EPOLLIN)
-        self._peers: dict[int, tuple[socket.socket, bytearray]] = {}
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """End it, and all its connections."""
-        self._stopping = True
-        self._thread.join()
-        for peer, _ in self._peers.values():
-            peer.close()
-        self._listener.close()
-
-    def _run(self) -> None:
-        while not self._stopping:
-            for descriptor, _ in self._poll.poll(0.1):
-                if descriptor == self._listener.fileno():
-                    peer, _address = self._listener.accept()
-                    self._peers[peer.fileno()] = (peer, bytearray())
-                    self._poll.register(peer, select.EPOLLIN)
-                else:
-                    with contextlib.suppress(OSError):
-                        self._serve(*self._peers[descriptor])
-
-    def _serve(self, peer: socket.socket, unread: bytearray) -> None:
-        data = peer.recv(1 << 20)
-        if not data:
-            self._poll.unregister(peer)
-            del self._peers[peer.fileno()]
-            peer.close()
-            return
-        unread += data
-        while len(unread) >= 12 and len(unread) >= 4 + (length := int.from_bytes(unread[:4], "big")):
-            key, _, correlation_id = struct.unpack_from(">hhi", unread, 4)
-            del unread[: 4 + length]
-            body = self._metadata() if key == METADATA else _REPLY
-            peer.send(frame(struct.pack(">i", correlation_id) + body))
-
-    def _metadata(self) -> bytes:
-        """Version 1: this broker, the controller, no topics."""
-        host, port = self.bootstrap.encode().split(b":")
-        me = struct.pack(">ih", 1, len(host)) + host + struct.pack(">ih", int(port), -1)
-        return struct.pack(">i", 1) + me + struct.pack(">ii", 1, 0)
-
-
-def proxy(broker: Broker, directory: Path, *, tls: bool = False) -> SluiceProcess:
+def proxy(broker: ScriptedBroker, directory: Path, *, tls: bool = False) -> SluiceProcess:
     """A gateway with a budget, a consumers' quota that every client exceeds, and quotas to ask for."""
     directory.mkdir()
-    listener: dict[str, object] = {}
-    settings = SluiceSettings(
-        broker.bootstrap,
-        client_quotas={
-            f"client-{number:05d}": {"producer_byte_rate": 1e9} for number in range(QUOTA_ENTITIES)
-        }
-        | {"throttled": {"consumer_byte_rate": 1}},
-        quotas={"mute_seconds_max": 1},
-        sections={"limits": {"kept_bytes_max": BUDGET, "connections_max": 100_000}},
-        listener=listener,
-    )
-    path = settings.write(directory)
+    sections: dict[str, dict[str, object]] = {
+        "limits": {"kept_bytes_max": BUDGET, "connections_max": 100_000}
+    }
     if tls:
         issued = Authority.make(directory, "servers").issue("sluice")
-        text = path.read_text()
-        table = f'[listeners.tls]\ncert_file = "{issued.cert_file}"\nkey_file = "{issued.key_file}"\n'
-        path.write_text(text.replace("[quotas]", table + "[quotas]", 1))
-    return SluiceProcess(["--config", str(path)], settings.ports, directory)
+        sections["listeners.tls"] = {"cert_file": str(issued.cert_file), "key_file": str(issued.key_file)}
+    named = {f"client-{number:05d}": {"producer_byte_rate": 1e9} for number in range(QUOTA_ENTITIES)}
+    settings = SluiceSettings(
+        broker.bootstrap,
+        client_quotas=named | {"throttled": {"consumer_byte_rate": 1}},
+        quotas={"mute_seconds_max": 1},
+        sections=sections,
+    )
+    return SluiceProcess.configured(settings, directory)
 
 
 def requests_of(kind: str, number: int) -> bytes:
@@ -237,7 +179,7 @@ def trusting() -> ssl.SSLContext:
     return context
 
 
-def idle_kib(broker: Broker, directory: Path, count: int, *, tls: bool) -> float:
+def idle_kib(broker: ScriptedBroker, directory: Path, count: int, *, tls: bool) -> float:
     """What one idle connection costs."""
     context = trusting()
     with proxy(broker, directory, tls=tls) as sluice, contextlib.ExitStack() as stack:
@@ -255,23 +197,9 @@ def idle_kib(broker: Broker, directory: Path, count: int, *, tls: bool) -> float
         return (figures[1] - figures[0]) / (count // 2)
 
 
-def peak_kib(process_id: int) -> int:
-    """The most memory that was ever resident."""
-    for line in Path(f"/proc/{process_id}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1])
-    raise RuntimeError("no VmHWM")
-
-
-def metrics(sluice: SluiceProcess) -> str:
-    """All that it counts."""
-    return sluice.get("/metrics")[1]
-
-
-def lines(connections: int, rounds: int, *, tls: bool) -> Iterator[str]:
+def lines(connections: int, *, tls: bool) -> Iterator[str]:
     """Measure, and tell line by line; with `tls` all of them speak it."""
-    broker = Broker()
-    with tempfile.TemporaryDirectory(prefix="memory-") as made:
+    with ScriptedBroker() as broker, tempfile.TemporaryDirectory(prefix="memory-") as made:
         directory = Path(made)
         plain = idle_kib(broker, directory / "plain", IDLE_MEASURED, tls=False)
         secured = idle_kib(broker, directory / "tls", IDLE_MEASURED, tls=True)
@@ -279,7 +207,7 @@ def lines(connections: int, rounds: int, *, tls: bool) -> Iterator[str]:
         with proxy(broker, directory / "worst", tls=tls) as sluice:
             start = resident_kib(sluice.process_id)
             crowd = Crowd(sluice.ports.bootstrap, connections, trusting() if tls else None)
-            for number in range(1, rounds + 1):
+            for number in range(1, _ROUNDS + 1):
                 began = time.monotonic()
                 crowd.round()
                 closed = crowd.closed()
@@ -288,17 +216,14 @@ def lines(connections: int, rounds: int, *, tls: bool) -> Iterator[str]:
                     f"{resident_kib(sluice.process_id) / 1024:.0f} MiB resident, "
                     f"{sluice.metric('sluice_kept_bytes') / MIB:.0f} MiB kept"
                 )
-            peak = peak_kib(sluice.process_id)
-            causes = re.findall(
-                r'^sluice_connection_errors_total{cause="(\w+)"} (\d+)', metrics(sluice), re.MULTILINE
-            )
+            peak = status_kib(sluice.process_id, "VmHWM")
+            causes = sluice.connection_errors()
             crowd.close()
             bound = (start + connections * (secured if tls else plain) + BUDGET / 1024) * SLACK
             yield f"start {start / 1024:.0f} MiB, peak {peak / 1024:.0f} MiB, bound {bound / 1024:.0f} MiB"
-            ends = ", ".join(f"{count} as {cause}" for cause, count in causes)
+            ends = ", ".join(f"{count:.0f} as {cause}" for cause, count in causes.items())
             yield f"{crowd.opened} connections opened, closed {ends or 'none'}"
             yield "within its bound" if peak <= bound else "OVER ITS BOUND"
-    broker.close()
 
 
 def main() -> int:
@@ -307,14 +232,11 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--connections", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tls", action="store_true", help="all connections speak TLS")
     arguments = parser.parse_args()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    raise_descriptor_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     last = ""
-    for last in lines(arguments.connections, arguments.rounds, tls=arguments.tls):
+    for last in lines(arguments.connections, tls=arguments.tls):
         print(last, flush=True)
     return 0 if last == "within its bound" else 1
 

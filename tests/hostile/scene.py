@@ -1,6 +1,9 @@
-"""Where an attack takes place: a scripted broker and a proxy before it; and what an attack comes to: one figure."""
+"""Where an attack takes place: a scripted broker, a child process that counts in buckets of 10 ms, and a proxy before
+it; what a quota lets pass; and what an attack comes to: one figure.
+"""
 
 import contextlib
+import json
 import sys
 import tempfile
 import threading
@@ -8,13 +11,94 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from tests.cluster import HOST, Address
-from tests.hostile.broker import ScriptedBroker
+from tests.bench.figures import largest_second
+from tests.bench.process import Child, resident_kib
+from tests.cluster import HOST, Address, free_port
 from tests.hostile.broker_program import NODE
 from tests.hostile.wire import Client
 from tests.support.proxy_process import SluiceError, SluiceProcess, SluiceSettings
+
+BUCKETS_A_SECOND: Final = 100
+WINDOWS: Final = 11  # of a second each: Kafka's default
+
+
+def fullest(counted: Mapping[int, int]) -> int:
+    """Return the most bytes within any second of what was counted, by the number of its bucket.
+
+    >>> fullest({0: 5, 99: 5, 100: 7})
+    12
+    """
+    return largest_second([(bucket / BUCKETS_A_SECOND, size) for bucket, size in counted.items()])
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a quota lets pass, in bytes: `in_second` in any second, `in_run` in all."""
+
+    in_second: float
+    in_run: float
+
+
+def scheduled(rate: float, request_bytes: int, seconds: float, burst_seconds: float = 1.0) -> Allowance:
+    """Under `schedule`: burst + 1 s + one request in any second; burst + 1.02 × the rate and one request in all.
+
+    >>> scheduled(2_000_000, 1_000_000, 10)
+    Allowance(in_second=5000000.0, in_run=23400000.0)
+    """
+    burst = rate * burst_seconds
+    return Allowance(burst + rate + request_bytes, burst + 1.02 * rate * seconds + request_bytes)
+
+
+def as_kafka(
+    rate: float, request_bytes: int, seconds: float, connections: int, mute_seconds_max: float
+) -> Allowance:
+    """Under `kip13`: all windows' worth at once, and of each connection one request each longest mute.
+
+    That is Kafka's own arithmetic for connections that stay; one that is made anew has no more.
+
+    >>> as_kafka(2_000_000, 1_000_000, 10, connections=4, mute_seconds_max=20)
+    Allowance(in_second=26000000, in_run=46400000.0)
+    """
+    windows = rate * WINDOWS
+    each = request_bytes * connections
+    return Allowance(
+        windows + each, windows + 1.02 * rate * seconds + each * (1 + seconds // mute_seconds_max)
+    )
+
+
+class ScriptedBroker(Child):
+    """One running `broker_program`."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.bootstrap = f"{HOST}:{self.port}"
+        self._lock = threading.Lock()
+        log = Path(tempfile.mkstemp(prefix="hostile-broker-")[1])
+        super().__init__([sys.executable, "-m", "tests.hostile.broker_program", str(self.port)], log)
+        self.hear()  # "ready"
+
+    def __exit__(self, *ended: object) -> None:
+        super().__exit__(*ended)
+        if text := self.log.read_text():
+            print(f"--- scripted broker\n{text}", file=sys.stderr)
+        self.log.unlink()
+
+    def order(self, **words: object) -> dict[str, Any]:
+        """Give an order; see `broker_program.Script`."""
+        with self._lock:
+            return self.ask(json.dumps(words))
+
+    def counted(self, direction: str, client_id: str) -> dict[int, int]:
+        """What was counted of one client, and of those whose id is its own and `/…`: bytes by number of bucket."""
+        total: dict[int, int] = {}
+        for name, buckets in self.order(report=True)[direction].items():
+            if name == client_id or name.startswith(f"{client_id}/"):
+                for bucket, count in buckets.items():
+                    total[int(bucket)] = total.get(int(bucket), 0) + count
+        return total
+
 
 QUOTA: Final = 2_000_000
 _STOP_SECONDS_MAX: Final = 5.0
@@ -43,7 +127,6 @@ class Stage:
     quotas: Mapping[str, object] = field(default_factory=dict)
     sections: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     cluster: Mapping[str, object] = field(default_factory=dict)
-    listener: Mapping[str, object] = field(default_factory=dict)
     quota_file: str = ""
 
 
@@ -76,7 +159,7 @@ class Scene:
 
     def resident_bytes(self) -> int:
         """The memory that the proxy's process has now."""
-        return resident_bytes(self.sluice.process_id)
+        return 1024 * resident_kib(self.sluice.process_id)
 
 
 @contextlib.contextmanager
@@ -114,16 +197,7 @@ def settings_of(stage: Stage, bootstrap: str) -> SluiceSettings:
         user_quotas=stage.user_quotas,
         sections={**stage.sections, "limits": {"drain_seconds": 1, **stage.sections.get("limits", {})}},
         cluster=stage.cluster,
-        listener=stage.listener,
     )
-
-
-def resident_bytes(process_id: int) -> int:
-    """The resident memory of a process; 0 of one that has ended."""
-    for line in Path(f"/proc/{process_id}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    return 0
 
 
 def swarm(count: int, until: float, work: Callable[[int], None]) -> None:
@@ -162,17 +236,13 @@ class Row:
     bar: float
 
 
-@dataclass(frozen=True, slots=True)
-class Harm:
-    """One attack in a scene of its own; `run` does it and returns the figure."""
-
-    row: Row
-    run: Callable[[], float]
+Harm = tuple[Row, Callable[[], float]]
+"""One attack in a scene of its own; the function does it and returns the figure."""
 
 
 def measure(harms: Iterable[Harm], names: Collection[str] = ()) -> Mapping[str, float]:
     """Run them, or those with these names, one after the other; the figures by name."""
-    return {harm.row.name: harm.run() for harm in harms if not names or harm.row.name in names}
+    return {row.name: run() for row, run in harms if not names or row.name in names}
 
 
 def ended(scene: Scene) -> bool:
@@ -185,8 +255,6 @@ def ended(scene: Scene) -> bool:
         return True
 
 
-@contextlib.contextmanager
-def survivor(stage: Stage) -> Iterator[Scene]:
+def survivor(stage: Stage) -> contextlib.AbstractContextManager[Scene]:
     """A scene whose process may have ended by itself: that is a figure, and no error."""
-    with staged(stage, may_end=True) as scene:
-        yield scene
+    return staged(stage, may_end=True)

@@ -8,11 +8,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.hostile.attacks import evasion
-from tests.hostile.attacks.evasion import Evasion, Outcome
-from tests.hostile.attacks.fetching import FETCHING
-from tests.hostile.attacks.naming import NAMING
-from tests.hostile.attacks.producing import PRODUCING
+from tests.hostile.attacks import evasions
+from tests.hostile.attacks.evasions import FETCHING, NAMING, PRODUCING, Evasion, Outcome
 
 SECONDS = 5.0
 HOLD_SECONDS = (2.0, 4.0)
@@ -34,9 +31,9 @@ def outcome(policy: str, name: str) -> Outcome:
     Those that brought too much run again, by themselves: a way round the quota is one each time.
     """
     if policy not in _outcomes:
-        found = evasion.measure(EVASIONS, policy, SECONDS, hold_seconds=HOLD_SECONDS, beside=BESIDE)
+        found = evasions.measure(EVASIONS, policy, SECONDS, hold_seconds=HOLD_SECONDS, beside=BESIDE)
         over = [each.evasion for each in found if not within(each)]
-        again = evasion.measure(over, policy, SECONDS, hold_seconds=HOLD_SECONDS, beside=1)
+        again = evasions.measure(over, policy, SECONDS, hold_seconds=HOLD_SECONDS, beside=1)
         _outcomes[policy] = {each.evasion.name: each for each in (*found, *again)}
     return _outcomes[policy][name]
 
@@ -75,6 +72,6 @@ def test_reconnecting_producer_gains_nothing_under_kip13() -> None:
 @pytest.mark.parametrize("token", NAMING, ids=lambda each: each.name)
 def test_token_is_read_as_the_broker_reads_it(token: Evasion) -> None:
     """A client that the broker accepts as alice gets alice's quota, however its token is spelt."""
-    (found,) = evasion.measure([token], "schedule", 3.0, hold_seconds=(3.0, 5.0), beside=1)
+    (found,) = evasions.measure([token], "schedule", 3.0, hold_seconds=(3.0, 5.0), beside=1)
     assert not found.failed
     assert 0 < found.total <= found.allowance.in_run

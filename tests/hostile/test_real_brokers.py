@@ -14,8 +14,7 @@ import pytest
 from tests.cluster import HOST, Cluster
 from tests.conftest import CreateTopic
 from tests.hostile import wire
-from tests.hostile.broker import Allowance, as_kafka, scheduled
-from tests.hostile.scene import QUOTA, limits, swarm
+from tests.hostile.scene import QUOTA, Allowance, as_kafka, limits, scheduled, swarm
 from tests.hostile.wire import Client
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import LIST_OFFSETS, Topic, batch, describe, write

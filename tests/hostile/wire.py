@@ -189,18 +189,6 @@ class Client:
         self.ask(sasl_handshake())
         self.ask(sasl_token(f"\0{user}\0secret".encode()))
 
-    def closed(self, seconds: float) -> bool:
-        """Whether the other side closes it within so long; what it has sent is dropped."""
-        self.socket.settimeout(seconds)
-        try:
-            while self.socket.recv(1 << 16):
-                pass
-        except TimeoutError:
-            return False
-        except OSError:
-            return True
-        return True
-
     def reset(self) -> None:
         """Close it with a reset: nothing that was sent is waited for."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -2,22 +2,20 @@
 
     python -m tests.bench.fleet.quick_broker PORT TOPIC
 
-A Produce gets a response from its first bytes; Metadata and ApiVersions as by the scripted broker of `tests/hostile`.
+A Produce gets a response from its first bytes; anything else as by the scripted broker of `tests/hostile`.
 """
 
-import select
 import socket
 import struct
 import sys
+from functools import partial
 from typing import Final
 
-from protocol.api import API_VERSIONS, METADATA, PRODUCE, flexible
+from protocol.api import PRODUCE
 from protocol.primitives import string_bytes
-from tests.hostile import broker_program
+from tests.hostile.broker_program import Peer, Script, Server
 
-NODE: Final = 1
-_HEAD: Final = struct.Struct(">ihhih")
-_READ_BYTES: Final = 1 << 18
+_HEAD: Final = struct.Struct(">ihhi")
 
 
 def produced(topic: str) -> tuple[bytes, bytes]:
@@ -36,72 +34,30 @@ def produced(topic: str) -> tuple[bytes, bytes]:
     return struct.pack(">i", 4 + len(behind)), behind
 
 
-class Broker:
-    """Listens until it is ended by a signal."""
+class QuickPeer(Peer):
+    """One connection of the proxy."""
 
-    def __init__(self, port: int, topic: str) -> None:
-        self._port = port
+    def __init__(self, sock: socket.socket, script: Script, *, topic: str) -> None:
+        super().__init__(sock, script)
         self._before, self._behind = produced(topic)
-        self._listener = socket.create_server(("127.0.0.1", port), backlog=1024)
-        self._poller = select.epoll()
-        self._poller.register(self._listener, select.EPOLLIN)
-        self._peers: dict[int, tuple[socket.socket, bytearray]] = {}
+        self._held = bytearray()
 
-    def run(self) -> None:
-        """Serve."""
-        while True:
-            for descriptor, _ in self._poller.poll():
-                if descriptor == self._listener.fileno():
-                    self._accept()
-                else:
-                    self._serve(descriptor)
-
-    def _accept(self) -> None:
-        sock, _ = self._listener.accept()
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._peers[sock.fileno()] = (sock, bytearray())
-        self._poller.register(sock, select.EPOLLIN)
-
-    def _serve(self, descriptor: int) -> None:
-        sock, held = self._peers[descriptor]
-        try:
-            data = sock.recv(_READ_BYTES)
-            if data:
-                held += data
-                said = b"".join(self._responses(held))
-                if said:
-                    sock.sendall(said)
-                return
-        except OSError:
-            pass
-        self._poller.unregister(descriptor)
-        del self._peers[descriptor]
-        sock.close()
-
-    def _responses(self, held: bytearray) -> list[bytes]:
-        found = []
+    def receive(self, data: memoryview) -> None:
+        """Take what came."""
+        held, said = self._held, []
+        held += data
         while len(held) >= _HEAD.size:
-            length, key, version, correlation_id, name = _HEAD.unpack_from(held)
+            length, key, _, correlation_id = _HEAD.unpack_from(held)
             if len(held) < 4 + length:
                 break
             if key == PRODUCE:
-                found.append(self._before + correlation_id.to_bytes(4) + self._behind)
+                said.append(self._before + correlation_id.to_bytes(4) + self._behind)
             else:
-                found.append(self._other(bytes(held[4 : 4 + length]), key, version, correlation_id, name))
+                super().receive(memoryview(bytes(held[: 4 + length])))
             del held[: 4 + length]
-        return found
-
-    def _other(self, request: bytes, key: int, version: int, correlation_id: int, name: int) -> bytes:
-        at = 10 + max(0, name)
-        if flexible(key, version) and at < len(request):
-            at = broker_program.past_tags(request, at)
-        if key == METADATA:
-            brokers = [(NODE, "127.0.0.1", self._port)]
-            return broker_program.metadata(version, correlation_id, request, at, brokers)
-        if key == API_VERSIONS:
-            return broker_program.api_versions(version, correlation_id)
-        return broker_program.anything(correlation_id)
+        if said:
+            self.say(b"".join(said))
 
 
 if __name__ == "__main__":
-    Broker(int(sys.argv[1]), sys.argv[2]).run()
+    Server(int(sys.argv[1]), partial(QuickPeer, topic=sys.argv[2])).run()

@@ -12,7 +12,6 @@ On two cores generator and broker are what limits `many`: a proxy costs less tha
 """
 
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -110,8 +109,8 @@ def measure(console: Console, counts: Sequence[int] = COUNTS, rounds: int = _ROU
 
 def _sides(counts: Sequence[int], directory: Path, stack: ExitStack) -> list[Side]:
     port = free_port()
-    broker = [sys.executable, "-m", "tests.bench.fleet.quick_broker", str(port), _TOPIC]
-    stack.enter_context(listening(broker, port, directory / "broker.log"))
+    log = directory / "broker.log"
+    stack.enter_context(module_process("tests.bench.fleet.quick_broker", port, _TOPIC, log=log))
     sides = []
     for count in counts:
         (directory / str(count)).mkdir()

@@ -1,3 +1,3 @@
-"""The attacks, one family a module: evasions of the quota by producing, by fetching, by standing in others' way; stops
-and stalls of the process; memory.
+"""The attacks, one family a module: evasions of the quota, standing in others' way, stops and stalls of the process,
+memory, and what Sluice keeps in Kafka.
 """

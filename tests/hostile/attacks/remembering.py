@@ -4,7 +4,8 @@ import contextlib
 import struct
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from protocol.api import DESCRIBE_CLIENT_QUOTAS, JOIN_GROUP, LIST_OFFSETS
@@ -67,25 +68,24 @@ def _stay_over_the_quota(scene: Scene, until: float, over: threading.Event, done
 
 def half_joins(scene: Scene) -> None:
     """60 JoinGroups of 16 MiB of which the last bytes do not come, all at once."""
-    half = request(JOIN_GROUP, 9, size=_FRAME_BYTES)[: _FRAME_BYTES - 100]
-    _together(scene, half, _HALVES)
+    _together(scene, [request(JOIN_GROUP, 9, size=_FRAME_BYTES)[:-100]] * _HALVES)
 
 
 def half_controls(scene: Scene) -> None:
     """The same of a quota question, of which all is needed."""
-    half = request(DESCRIBE_CLIENT_QUOTAS, 1, size=_FRAME_BYTES)[: _FRAME_BYTES - 100]
-    _together(scene, half, _HALVES)
+    _together(scene, [request(DESCRIBE_CLIENT_QUOTAS, 1, size=_FRAME_BYTES)[:-100]] * _HALVES)
 
 
-def _together(scene: Scene, data: bytes, count: int) -> None:
+def _together(scene: Scene, data: Iterable[bytes], seconds: float = 1.0) -> None:
+    """Send each of these on a connection of its own, keep all of them open, and watch the memory for so long."""
     with contextlib.ExitStack() as stack:
-        until = time.monotonic() + 30
-        for _ in range(count):
+        for each in data:
             with contextlib.suppress(OSError):
-                client = stack.enter_context(scene.connected(until))
-                client.send(data)
-        time.sleep(1.0)
-        scene_peak(scene)
+                stack.enter_context(scene.connected(time.monotonic() + 30)).send(each)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            time.sleep(0.25)
+            scene_peak(scene)
 
 
 _peaks: Final[dict[int, int]] = {}
@@ -97,16 +97,8 @@ def scene_peak(scene: Scene) -> None:
 
 
 def responses_unread(scene: Scene) -> None:
-    """Requests of 20 bytes for all of 50,000 quotas, responses never read."""
-    question = request(DESCRIBE_CLIENT_QUOTAS, 1, b"\1\0\0", client_id="x")
-    with contextlib.ExitStack() as stack:
-        for _ in range(_ASKING):
-            with contextlib.suppress(OSError):
-                client = stack.enter_context(scene.connected(time.monotonic() + 60))
-                client.send(question)
-        for _ in range(48):  # they are made a part at a time
-            time.sleep(0.25)
-            scene_peak(scene)
+    """Requests of 20 bytes for all of 50,000 quotas, responses never read; they are made a part at a time."""
+    _together(scene, [request(DESCRIBE_CLIENT_QUOTAS, 1, b"\1\0\0", client_id="x")] * _ASKING, 12.0)
 
 
 def names(scene: Scene) -> None:
@@ -127,25 +119,12 @@ def names_of_topics(scene: Scene) -> None:
 
 def slow_readers(scene: Scene) -> None:
     """200 connections that fetch 5 MB each and read nothing."""
-    with contextlib.ExitStack() as stack:
-        for index in range(200):
-            with contextlib.suppress(OSError):
-                client = stack.enter_context(scene.connected(time.monotonic() + 10))
-                client.send(wire.fetch(f"slow-{index}", max_bytes=5_000_000))
-        time.sleep(2.0)
-        scene_peak(scene)
+    _together(scene, (wire.fetch(f"slow-{index}", max_bytes=5_000_000) for index in range(200)), 2.0)
 
 
 def half_requests(scene: Scene) -> None:
     """2,000 connections with half a request of 30 kB each."""
-    half = wire.half(LIST_OFFSETS, 7, 60_000)
-    with contextlib.ExitStack() as stack:
-        for _ in range(2_000):
-            with contextlib.suppress(OSError):
-                client = stack.enter_context(scene.connected(time.monotonic() + 10))
-                client.send(half)
-        time.sleep(1.0)
-        scene_peak(scene)
+    _together(scene, [wire.half(LIST_OFFSETS, 7, 60_000)] * 2_000)
 
 
 def _harm(
@@ -161,7 +140,7 @@ def _harm(
             most = max(scene.resident_bytes(), _peaks.pop(scene.sluice.process_id, 0))
             return (most - before) / (1 << 20)
 
-    return Harm(Row(name, finding, what, "MiB", bar), run)
+    return Row(name, finding, what, "MiB", bar), run
 
 
 _MANY_QUOTAS: Final = Stage(
@@ -186,9 +165,5 @@ _HARMS: Final = (
     _harm("slow-readers", 7, "200 Fetches of 5 MB, responses not read", slow_readers, _PLAIN, KEPT_MIB),
     _harm("half-requests", 6, "2,000 requests of 60 kB, half sent", half_requests, _PLAIN, KEPT_MIB),
 )
-ROWS: Final = tuple(each.row for each in _HARMS)
-
-
-def measure(names: Collection[str] = ()) -> Mapping[str, float]:
-    """Run all, or some; the figures by name."""
-    return harm.measure(_HARMS, names)
+ROWS: Final = tuple(row for row, _ in _HARMS)
+measure: Final = partial(harm.measure, _HARMS)

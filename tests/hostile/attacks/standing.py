@@ -232,7 +232,7 @@ _CASES: Final = tuple((policy, login) for policy in ("schedule", "kip13") for lo
 
 
 def _harm(name: str, what: str, run: Callable[[], float]) -> Harm:
-    return Harm(Row(name, 9, what, "s", BESIDE_SECONDS), run)
+    return Row(name, 9, what, "s", BESIDE_SECONDS), run
 
 
 _HARMS: Final = (
@@ -241,7 +241,7 @@ _HARMS: Final = (
     _harm("connections-idle", "connections_max idle sockets of one address", shut_out_by_number(b"")),
     _harm("connections-half", "the same, half a header each", shut_out_by_number(b"\0\0\0\x20\0")),
     _harm("admin-idle", "64 idle sockets on the admin port", admin_shut_out),
-    Harm(Row("admin-host", 9, "/clients under a foreign Host header", "answered", 0.0), any_host),
+    (Row("admin-host", 9, "/clients under a foreign Host header", "answered", 0.0), any_host),
 )
 ROWS: Final = (
     *(
@@ -255,7 +255,7 @@ ROWS: Final = (
         for policy, login in _CASES
         for name, (what, _) in _ANNOUNCES.items()
     ),
-    *(each.row for each in _HARMS),
+    *(row for row, _ in _HARMS),
 )
 
 

@@ -7,14 +7,15 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from protocol.api import LIST_OFFSETS
 from tests.hostile import scene as harm
 from tests.hostile import wire
-from tests.hostile.scene import Harm, Row, Scene, Stage, ended, resident_bytes, survivor
+from tests.hostile.scene import Harm, Row, Scene, Stage, ended, survivor
 from tests.hostile.wire import Client
 
 _HALVES: Final = 450
@@ -100,7 +101,7 @@ def reloaded(name: str) -> Callable[[], float]:
     return run
 
 
-def _survives(scene: Scene, path: Path, write: Callable[[Path], None]) -> bool:
+def _survives(scene: Scene, path: Path, write: Callable[[Path], object]) -> bool:
     """Whether a good file is read behind one that is not."""
     good = path.read_text()
     path.unlink()
@@ -121,7 +122,7 @@ def _reload(scene: Scene, result: str, seconds: float) -> bool:
         scene.sluice.signal(signal.SIGHUP)
     until = time.monotonic() + seconds
     while time.monotonic() < until and scene.sluice.alive():
-        if resident_bytes(scene.sluice.process_id) > _RESIDENT_BYTES_MAX:
+        if scene.resident_bytes() > _RESIDENT_BYTES_MAX:
             os.kill(scene.sluice.process_id, signal.SIGKILL)
             return False
         if _reloads(scene, result) > before >= 0:
@@ -137,45 +138,25 @@ def _reloads(scene: Scene, result: str) -> float:
         return -1.0
 
 
-def _dotted(path: Path) -> None:
-    path.write_text("[[quota]]\n" + ".".join(["a"] * 5000) + " = 1\n")
-
-
-def _tables(path: Path) -> None:
-    path.write_text("[" + ".".join(["a"] * 5000) + "]\n")
-
-
-def _deep(path: Path) -> None:
-    path.write_text("x = " + "[" * 50_000 + "]" * 50_000 + "\n")
-
-
-def _digits(path: Path) -> None:
-    path.write_text('[[quota]]\nclient_id = "a"\nproducer_byte_rate = ' + "9" * 5000 + "\n")
-
-
-def _device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
 def _socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
 
 
-def _not_text(path: Path) -> None:
-    path.write_bytes(b"\xff\xfe" * 1000)
+def _text(text: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(text)
 
 
-_FILES: Final[dict[str, Callable[[Path], None]]] = {
-    "dotted key of 5,000 parts": _dotted,
-    "table of 5,000 parts": _tables,
-    "arrays 50,000 deep": _deep,
-    "integer of 5,000 digits": _digits,
+_FILES: Final[dict[str, Callable[[Path], object]]] = {
+    "dotted key of 5,000 parts": _text("[[quota]]\n" + ".".join(["a"] * 5000) + " = 1\n"),
+    "table of 5,000 parts": _text("[" + ".".join(["a"] * 5000) + "]\n"),
+    "arrays 50,000 deep": _text("x = " + "[" * 50_000 + "]" * 50_000 + "\n"),
+    "integer of 5,000 digits": _text(f'[[quota]]\nclient_id = "a"\nproducer_byte_rate = {"9" * 5000}\n'),
     "FIFO": os.mkfifo,
-    "endless device": _device,
+    "endless device": lambda path: path.symlink_to("/dev/zero"),
     "socket": _socket,
     "directory": os.mkdir,
-    "no UTF-8": _not_text,
+    "no UTF-8": lambda path: path.write_bytes(b"\xff\xfe" * 1000),
 }
 _MAPS: Final = {
     "empty label": json.dumps({"7": ["a..b", 9092]}),
@@ -187,7 +168,7 @@ _MAPS: Final = {
 
 
 def _harm(name: str, finding: int, what: str, run: Callable[[], float], unit: str = "ended") -> Harm:
-    return Harm(Row(name, finding, what, unit, 0.0), run)
+    return Row(name, finding, what, unit, 0.0), run
 
 
 _KINDS: Final = ", ".join(_FILES)
@@ -198,9 +179,5 @@ _HARMS: Final = (
     _harm("quotas", 3, f"quotas file: {_KINDS}", reloaded("quotas.toml"), "lost"),
     _harm("configuration", 3, "configuration: the same", reloaded("sluice.toml"), "lost"),
 )
-ROWS: Final = tuple(each.row for each in _HARMS)
-
-
-def measure(names: Collection[str] = ()) -> Mapping[str, float]:
-    """Run all, or some; the figures by name."""
-    return harm.measure(_HARMS, names)
+ROWS: Final = tuple(row for row, _ in _HARMS)
+measure: Final = partial(harm.measure, _HARMS)
