@@ -8,16 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 DATA_PATH: Final = (
-    "produce",
-    "consume",
-    "small",
-    "many",
-    "medium",
-    "large",
-    "latency",
-    "idle",
-    "clients",
-    "metadata",  # last: the broker is slower with ten thousand partitions
+    *("produce", "consume", "small", "many", "medium", "large", "latency"),
+    *("idle", "clients", "metadata"),  # metadata last: the broker is slower with ten thousand partitions
 )
 IDENTITIES: Final = ("entities", "sasl", "tls")
 CAPTURED: Final = ("produce", "consume", "small", "latency")

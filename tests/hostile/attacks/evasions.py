@@ -367,45 +367,34 @@ def _producing(
 
 
 _ANEW: Final = "a new connection for each"
+_ANNOUNCED: Final = "20 × 1 MB announced"
+_EXACTLY: Final = "requests of exactly frame_bytes_max"
+_BEHIND: Final = "1,000 unknown topics before the limited one"
 _NAMES: Final = connections(4, names_in_turn, asks_in_turn)
 _NO_END: Final = connections(4, lambda name: produce(5 * MEGABYTE)(name)[:4_900_000], sends_and_resets)
 _TINY: Final = connections(4, lambda name: produce(1, acks=0)(name) * 1000, sends_on)
 _LARGEST: Final = connections(10, largest, asks_once)
 _BEHIND_NAMES: Final = connection(behind_unknown_names, asks)
 _BEHIND_IDS: Final = connection(behind_unknown_ids, asks)
+_STAYS: Final = connection(produce(), asks)
+_AT_ONCE: Final = connections(60, produce(5 * MEGABYTE), asks)
+_PIPELINED: Final = connections(4, produce(), pipelines)
 PRODUCING: Final = (
-    _producing(
-        "stays", "one connection that stays, 1 MB a request (for comparison)", connection(produce(), asks)
-    ),
+    _producing("stays", "one connection that stays, 1 MB a request (for comparison)", _STAYS),
     _producing("reconnects", f"{_ANEW} Produce of 1 MB", connections(8, produce(), asks_once), 8),
     _producing("reconnects-acks0", "the same with acks=0", connections(8, produce(acks=0), sends), 8),
-    _producing(
-        "at-once", "60 connections × 5 MB at once", connections(60, produce(5 * MEGABYTE), asks), 60, _FIVE
-    ),
-    _producing(
-        "pipelined", "10 × 1 MB pipelined on each of 4 connections", connections(4, produce(), pipelines), 4
-    ),
+    _producing("at-once", "60 connections × 5 MB at once", _AT_ONCE, 60, _FIVE),
+    _producing("pipelined", "10 × 1 MB pipelined on each of 4 connections", _PIPELINED, 4),
     _producing("pipelined-acks0", "the same with acks=0", connections(4, produce(acks=0), sends_on), 4),
     _producing("names-in-turn", "one user's 40 client ids in turn", _NAMES, 4, 201_000, _USER),
-    _producing(
-        "announced-1B", "20 × 1 MB announced, 1 byte/s, the rest at once", announced(1), 20, finding=14
-    ),
+    _producing("announced-1B", f"{_ANNOUNCED}, 1 byte/s, the rest at once", announced(1), 20, finding=14),
     _producing("announced-16K", "the same, 16 KiB/s", announced(16_384), 20, finding=14),
     _producing("mid-frame", "5 MB, closed 100 kB before its end", _NO_END, 4, _FIVE, finding=14),
     _producing("versions", f"Produce 0-13 in turn, {_ANEW}", connections(4, every_version, asks_next), 4),
     _producing("transactional", f"transactional ids, {_ANEW}", connections(4, transactional, asks_next), 4),
     _producing("tiny", "records of 1 byte, 1,000 requests a write, acks=0", _TINY, 4, 500),
-    _producing(
-        "largest",
-        "requests of exactly frame_bytes_max (20 MB)",
-        _LARGEST,
-        10,
-        _FRAME_BYTES_MAX,
-        _SMALL_FRAMES,
-    ),
-    _producing(
-        "behind-names", "1,000 unknown topics before the limited one, v9", _BEHIND_NAMES, 1, _TWO, _TOPICS, 12
-    ),
+    _producing("largest", f"{_EXACTLY} (20 MB)", _LARGEST, 10, _FRAME_BYTES_MAX, _SMALL_FRAMES),
+    _producing("behind-names", f"{_BEHIND}, v9", _BEHIND_NAMES, 1, _TWO, _TOPICS, 12),
     _producing("behind-ids", "the same by id, v13", _BEHIND_IDS, 1, _TWO, _TOPICS, 12),
 )
 
@@ -486,58 +475,35 @@ def herd(ask: Ask, every_seconds: float = 1.5) -> Run:
     return run
 
 
-def _fetching(name: str, finding: int, what: str, run: Run, at_a_time: int = 1) -> Evasion:
+def _fetching(name: str, what: str, run: Run, at_a_time: int = 1, finding: int = 11) -> Evasion:
     return Evasion(name, finding, what, "fetch", _RESPONSE, run, at_a_time)
 
 
-_FETCH_STAYS: Final = connection(fetch(), asks)
+_ASKED: Final = connection(fetch(), asks)
+_DEEP, _DEEP_REPLICA = (connections(1, fetch(12, replica), pipelines_deep) for replica in (-1, 1))
+_DEEP_SHARE, _DEEP_SHARING = (connections(1, ask, pipelines_deep) for ask in (share, sharing))
+_AGAIN, _AGAIN_SHARE = (connections(8, ask, asks_once) for ask in (fetch(), share))
+_LEAVES, _LEAVES_SHARE = (connections(20, ask, leaves) for ask in (fetch(), share))
+_UNREAD: Final = "gone before its response is read"
 _PATIENT: Final = fetch(max_wait_ms=10_000)
 FETCHING: Final = (
-    _fetching("fetch-stays", 11, "one Fetch after the other (for comparison)", _FETCH_STAYS),
-    _fetching("replica-v7", 10, "replica_id = 1, Fetch v7", connection(fetch(7, 1), asks)),
-    _fetching("replica-v12", 10, "replica_id = 1, Fetch v12", connection(fetch(12, 1), asks)),
-    _fetching("replica-v17", 10, "tagged ReplicaState, Fetch v17", connection(fetch(17, 1), asks)),
-    _fetching("debug-v12", 10, "replica_id = -2 (debugging), Fetch v12", connection(fetch(12, -2), asks)),
-    _fetching(
-        "fetch-pipelined",
-        11,
-        "50 Fetches pipelined on one connection",
-        connections(1, fetch(), pipelines_deep),
-    ),
-    _fetching(
-        "replica-pipelined", 11, "the same with replica_id = 1", connections(1, fetch(12, 1), pipelines_deep)
-    ),
-    _fetching("share-stays", 11, "one ShareFetch after the other", connection(share, asks)),
-    _fetching(
-        "share-pipelined",
-        11,
-        "50 ShareFetches pipelined on one connection",
-        connections(1, share, pipelines_deep),
-    ),
-    _fetching(
-        "share-acknowledging",
-        11,
-        "the same, with made-up acknowledgements",
-        connections(1, sharing, pipelines_deep),
-    ),
-    _fetching("fetch-herd", 11, "60 Fetches parked, then records for all", herd(fetch()), _HERD),
-    _fetching("fetch-herd-patient", 11, "the same after 4 s, max_wait_ms 10 s", herd(_PATIENT, 4), _HERD),
-    _fetching("share-herd", 11, "60 ShareFetches parked, then records for all", herd(share), _HERD),
-    _fetching(
-        "fetch-reconnects", 11, "a new connection for each Fetch", connections(8, fetch(), asks_once), 8
-    ),
-    _fetching(
-        "share-reconnects", 11, "a new connection for each ShareFetch", connections(8, share, asks_once), 8
-    ),
-    _fetching(
-        "fetch-leaves", 11, "Fetch, gone before its response is read", connections(20, fetch(), leaves), 20
-    ),
-    _fetching(
-        "share-leaves", 11, "ShareFetch, gone before its response is read", connections(20, share, leaves), 20
-    ),
-    _fetching("fetch-closes", 11, "Fetch, closed 10 ms later", connections(20, fetch(), closes_early), 20),
-    _fetching(
-        *("fetch-versions", 11, "Fetch 4-18 in turn, a new connection for each"),
-        connections(1, every_fetch, asks_next),
-    ),
+    _fetching("fetch-stays", "one Fetch after the other (for comparison)", _ASKED),
+    _fetching("replica-v7", "replica_id = 1, Fetch v7", connection(fetch(7, 1), asks), finding=10),
+    _fetching("replica-v12", "replica_id = 1, Fetch v12", connection(fetch(12, 1), asks), finding=10),
+    _fetching("replica-v17", "tagged ReplicaState, Fetch v17", connection(fetch(17, 1), asks), finding=10),
+    _fetching("debug-v12", "replica_id = -2 (debugging), Fetch v12", connection(fetch(12, -2), asks), 1, 10),
+    _fetching("fetch-pipelined", "50 Fetches pipelined on one connection", _DEEP),
+    _fetching("replica-pipelined", "the same with replica_id = 1", _DEEP_REPLICA),
+    _fetching("share-stays", "one ShareFetch after the other", connection(share, asks)),
+    _fetching("share-pipelined", "50 ShareFetches pipelined on one connection", _DEEP_SHARE),
+    _fetching("share-acknowledging", "the same, with made-up acknowledgements", _DEEP_SHARING),
+    _fetching("fetch-herd", "60 Fetches parked, then records for all", herd(fetch()), _HERD),
+    _fetching("fetch-herd-patient", "the same after 4 s, max_wait_ms 10 s", herd(_PATIENT, 4), _HERD),
+    _fetching("share-herd", "60 ShareFetches parked, then records for all", herd(share), _HERD),
+    _fetching("fetch-reconnects", f"{_ANEW} Fetch", _AGAIN, 8),
+    _fetching("share-reconnects", f"{_ANEW} ShareFetch", _AGAIN_SHARE, 8),
+    _fetching("fetch-leaves", f"Fetch, {_UNREAD}", _LEAVES, 20),
+    _fetching("share-leaves", f"ShareFetch, {_UNREAD}", _LEAVES_SHARE, 20),
+    _fetching("fetch-closes", "Fetch, closed 10 ms later", connections(20, fetch(), closes_early), 20),
+    _fetching("fetch-versions", f"Fetch 4-18 in turn, {_ANEW}", connections(1, every_fetch, asks_next)),
 )

@@ -208,18 +208,13 @@ def flooded(owned: Owned) -> float:
     return longest
 
 
+_PORT: Final = "through a port of clients"
 _ATTACKS: Final[tuple[tuple[str, str, str, float, Callable[[Owned], float]], ...]] = (
-    (
-        "own-produce",
-        "a record in the quota topic, through a port of clients",
-        "in force",
-        0.0,
-        forged_at_the_port,
-    ),
-    ("own-delete", "the quota topic deleted, through a port of clients", "accepted", 0.0, deleted),
-    ("own-grow", "partitions for the journal's topic, through a port of clients", "accepted", 0.0, grown),
-    ("own-fence", "the journal's transactional id, through a port of clients", "accepted", 0.0, fenced),
-    ("own-join", "the fleet's group joined, through a port of clients", "elected", 0.0, elected_at_the_port),
+    ("own-produce", f"a record in the quota topic, {_PORT}", "in force", 0.0, forged_at_the_port),
+    ("own-delete", f"the quota topic deleted, {_PORT}", "accepted", 0.0, deleted),
+    ("own-grow", f"partitions for the journal's topic, {_PORT}", "accepted", 0.0, grown),
+    ("own-fence", f"the journal's transactional id, {_PORT}", "accepted", 0.0, fenced),
+    ("own-join", f"the fleet's group joined, {_PORT}", "elected", 0.0, elected_at_the_port),
     ("beside-produce", "a record in the quota topic, at a broker", "in force", 0.0, forged_beside),
     ("beside-repeat", "genuine records of it appended again, at a broker", "in force", 0.0, repeated_beside),
     (

@@ -11,26 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from protocol.api import (
-    ALTER_CLIENT_QUOTAS,
-    ALTER_PARTITION_REASSIGNMENTS,
-    API_VERSIONS,
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    DESCRIBE_CLIENT_QUOTAS,
-    DESCRIBE_CLUSTER,
-    FETCH,
-    FIND_COORDINATOR,
-    HEARTBEAT,
-    JOIN_GROUP,
-    LIST_PARTITION_REASSIGNMENTS,
-    METADATA,
-    PRODUCE,
-    SASL_AUTHENTICATE,
-    SHARE_ACKNOWLEDGE,
-    SHARE_FETCH,
-)
+from protocol import api
 from protocol.primitives import uvarint_bytes
 from tests.bench.process import Child, module_process
 from tests.hostile import wire
@@ -143,112 +124,121 @@ def _harm(name: str, what: str, attack: Callable[[Scene], None], stage: Stage = 
     return _Stall(Row(name, 5, what, "ms", BAR_MS), attack, stage)
 
 
-def _array(
-    name: str, what: str, api: tuple[int, int], front: bytes, item: bytes, stage: Stage = _PLAIN
-) -> _Stall:
-    """A request of an API and version whose first array is as long as there is room for."""
-    return _harm(name, what, _sends(repeated(*api, front, item)), stage)
-
-
 _BATCH: Final = Stage(sections={"reassignment": {}})
 _MIB: Final = 1 << 20
 _LIST_MOVES: Final = b"\0\0\x75\x30"
-_TAGGED: Final = (
+_ONE_TOPIC: Final = _LIST_MOVES + b"\2\2t"
+# Requests with header tags, by name: API and version.
+_TAGGED: Final = {
+    "join": (api.JOIN_GROUP, 9),
+    "heartbeat": (api.HEARTBEAT, 4),
+    "fetch": (api.FETCH, 12),
+    "produce": (api.PRODUCE, 9),
+    "metadata": (api.METADATA, 9),
+    "versions": (api.API_VERSIONS, 3),
+    "coordinator": (api.FIND_COORDINATOR, 4),
+    "cluster": (api.DESCRIBE_CLUSTER, 0),
+    "share": (api.SHARE_FETCH, 1),
+    "acknowledge": (api.SHARE_ACKNOWLEDGE, 1),
+    "describe-quotas": (api.DESCRIBE_CLIENT_QUOTAS, 1),
+    "alter-quotas": (api.ALTER_CLIENT_QUOTAS, 1),
+    "metadata-mutations": (api.METADATA, 9),
+    "create": (api.CREATE_TOPICS, 5),
+    "partitions": (api.CREATE_PARTITIONS, 2),
+    "delete": (api.DELETE_TOPICS, 4),
+    "alter-moves": (api.ALTER_PARTITION_REASSIGNMENTS, 0),
+    "list-moves": (api.LIST_PARTITION_REASSIGNMENTS, 0),
+}
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("metadata-mutations", "create", "partitions", "delete"), _MUTATIONS),
+    **dict.fromkeys(("alter-moves", "list-moves"), _BATCH),
+}
+_WHERE: Final = {
+    "": _PLAIN,
+    ", mutation quota": _MUTATIONS,
+    ", batch mode": _BATCH,
+    ", topic quotas": _TOPICS,
+}
+# Requests whose first array is as long as there is room for: where they are sent, name, API and version, what the items
+# are, what stands before the array, an item.
+_ARRAYS: Final = (
+    (", mutation quota", "metadata-names", api.METADATA, 9, "4 M topics", b"", b"\2t\0"),
     (
-        _PLAIN,
-        {
-            "join": (JOIN_GROUP, 9),
-            "heartbeat": (HEARTBEAT, 4),
-            "fetch": (FETCH, 12),
-            "produce": (PRODUCE, 9),
-            "metadata": (METADATA, 9),
-            "versions": (API_VERSIONS, 3),
-            "coordinator": (FIND_COORDINATOR, 4),
-            "cluster": (DESCRIBE_CLUSTER, 0),
-            "share": (SHARE_FETCH, 1),
-            "acknowledge": (SHARE_ACKNOWLEDGE, 1),
-            "describe-quotas": (DESCRIBE_CLIENT_QUOTAS, 1),
-            "alter-quotas": (ALTER_CLIENT_QUOTAS, 1),
-        },
+        ", mutation quota",
+        "create-topics",
+        api.CREATE_TOPICS,
+        5,
+        "1.5 M topics",
+        b"",
+        b"\2t\0\0\0\1\0\1\1\1\0",
+    ),
+    (", mutation quota", "delete-topics", api.DELETE_TOPICS, 4, "8 M topics", b"", b"\2t"),
+    (
+        ", mutation quota",
+        "create-partitions",
+        api.CREATE_PARTITIONS,
+        2,
+        "2 M topics",
+        b"",
+        b"\2t\0\0\0\2\0\0",
     ),
     (
-        _MUTATIONS,
-        {
-            "metadata-mutations": (METADATA, 9),
-            "create": (CREATE_TOPICS, 5),
-            "partitions": (CREATE_PARTITIONS, 2),
-            "delete": (DELETE_TOPICS, 4),
-        },
+        ", batch mode",
+        "list-moves-topics",
+        api.LIST_PARTITION_REASSIGNMENTS,
+        0,
+        "4 M topics",
+        _LIST_MOVES,
+        b"\2t\1\0",
     ),
     (
-        _BATCH,
-        {"alter-moves": (ALTER_PARTITION_REASSIGNMENTS, 0), "list-moves": (LIST_PARTITION_REASSIGNMENTS, 0)},
+        ", batch mode",
+        "list-moves-partitions",
+        api.LIST_PARTITION_REASSIGNMENTS,
+        0,
+        "4 M partitions of one topic",
+        _ONE_TOPIC,
+        bytes(4),
     ),
+    (
+        ", batch mode",
+        "alter-moves-topics",
+        api.ALTER_PARTITION_REASSIGNMENTS,
+        0,
+        "4 M topics",
+        _LIST_MOVES,
+        b"\2t\1\0",
+    ),
+    ("", "describe-components", api.DESCRIBE_CLIENT_QUOTAS, 1, "1.5 M components", b"", b"\5user\2\1\0"),
+    ("", "alter-entries", api.ALTER_CLIENT_QUOTAS, 1, "1 M entries", b"", b"\2\5user\2a\0\1\0"),
+    (", topic quotas", "produce-topics", api.PRODUCE, 9, "4 M topics", b"\0\0\1\0\0\0\1", b"\2t\1\0"),
 )
-_ALTER_MOVES: Final = (ALTER_PARTITION_REASSIGNMENTS, 0)
-_MOVES: Final = (LIST_PARTITION_REASSIGNMENTS, 0)
+_TOKEN: Final = _sends(header_tags(api.SASL_AUTHENTICATE, 2, _MIB - 64))
 _FETCHED: Final = struct.pack(">iiiibii", -1, 500, 1, 1 << 30, 0, 77, 1)
 _PARTITION_TAGS: Final = _over_its_quota(fetch_with(8_000_000))
-_FETCH_TOPICS: Final = _over_its_quota(repeated(FETCH, 12, _FETCHED, b"\2t\1\0"))
+_FETCH_TOPICS: Final = _over_its_quota(repeated(api.FETCH, 12, _FETCHED, b"\2t\1\0"))
 _SCRAM: Final = _sends(scram_token, wire.sasl_handshake("SCRAM-SHA-256"))
-_BODY_TAGS: Final = _sends(body_tags(API_VERSIONS, 3, b"\2x\2y"))
+_BODY_TAGS: Final = _sends(body_tags(api.API_VERSIONS, 3, b"\2x\2y"))
+
+
+def _tagged(name: str) -> _Stall:
+    attack, stage = _sends(header_tags(*_TAGGED[name])), _ELSEWHERE.get(name, _PLAIN)
+    return _harm(f"header-tags-{name}", f"{name}: header tags, 16 MiB", attack, stage)
+
+
 _STALLS: Final = (
-    *(
-        _harm(f"header-tags-{name}", f"{name}: header tags, 16 MiB", _sends(header_tags(*api)), stage)
-        for stage, tagged in _TAGGED
-        for name, api in tagged.items()
-    ),
-    _harm(
-        "header-tags-token", "token: header tags, 1 MiB", _sends(header_tags(SASL_AUTHENTICATE, 2, _MIB - 64))
-    ),
+    *map(_tagged, _TAGGED),
+    _harm("header-tags-token", "token: header tags, 1 MiB", _TOKEN),
     _harm("fetch-partition-tags", "Fetch over its quota: 8 M tags in a partition", _PARTITION_TAGS),
     _harm("fetch-topics", "Fetch over its quota: 1.5 M topics", _FETCH_TOPICS),
-    _array(
-        "metadata-names", "Metadata, mutation quota: 4 M topics", (METADATA, 9), b"", b"\2t\0", _MUTATIONS
-    ),
-    _array(
-        *("create-topics", "CreateTopics, mutation quota: 1.5 M topics", (CREATE_TOPICS, 5)),
-        *(b"", b"\2t\0\0\0\1\0\1\1\1\0", _MUTATIONS),
-    ),
-    _array(
-        "delete-topics",
-        "DeleteTopics, mutation quota: 8 M topics",
-        (DELETE_TOPICS, 4),
-        b"",
-        b"\2t",
-        _MUTATIONS,
-    ),
-    _array(
-        *("create-partitions", "CreatePartitions, mutation quota: 2 M topics", (CREATE_PARTITIONS, 2)),
-        *(b"", b"\2t\0\0\0\2\0\0", _MUTATIONS),
-    ),
-    _array(
-        *("list-moves-topics", "ListPartitionReassignments, batch mode: 4 M topics", _MOVES),
-        *(_LIST_MOVES, b"\2t\1\0", _BATCH),
-    ),
-    _array(
-        *(
-            "list-moves-partitions",
-            "ListPartitionReassignments, batch mode: 4 M partitions of one topic",
-            _MOVES,
-        ),
-        *(_LIST_MOVES + b"\2\2t", bytes(4), _BATCH),
-    ),
-    _array(
-        *("alter-moves-topics", "AlterPartitionReassignments, batch mode: 4 M topics", _ALTER_MOVES),
-        *(_LIST_MOVES, b"\2t\1\0", _BATCH),
-    ),
-    _array(
-        *("describe-components", "DescribeClientQuotas: 1.5 M components", (DESCRIBE_CLIENT_QUOTAS, 1)),
-        *(b"", b"\5user\2\1\0"),
-    ),
-    _array(
-        *("alter-entries", "AlterClientQuotas: 1 M entries", (ALTER_CLIENT_QUOTAS, 1)),
-        *(b"", b"\2\5user\2a\0\1\0"),
-    ),
-    _array(
-        *("produce-topics", "Produce, topic quotas: 4 M topics", (PRODUCE, 9)),
-        *(b"\0\0\1\0\0\0\1", b"\2t\1\0", _TOPICS),
+    *(
+        _harm(
+            name,
+            f"{api.API_NAMES[key]}{where}: {items}",
+            _sends(repeated(key, version, front, item)),
+            _WHERE[where],
+        )
+        for where, name, key, version, items, front, item in _ARRAYS
     ),
     _harm("scram-extensions", "SCRAM token, 1 MB, 260,000 extensions", _SCRAM),
     _harm("body-tags-versions", "ApiVersions: 8 M tags behind its fields", _BODY_TAGS),
