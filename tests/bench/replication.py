@@ -19,7 +19,6 @@ Kafka's own tests of replication quotas, with their figures, in front of Sluice 
 """
 
 import argparse
-import signal
 import sys
 import tempfile
 import threading
@@ -218,14 +217,14 @@ def run_move(rig: ReplicationRig, front: str, move: Move, number: int) -> Result
 
     with producing(rig, topic, move.partitions, written) if written else nullcontext():
         starter.start()  # the tool takes seconds to end
-        growth = watch(have, done, 6 * estimated + 60, event.milestones())
+        growth = watch(have, done, 6 * estimated + 60, event.milestones)
         starter.join()
     if throttled is not None:
         rig.reassign({topic: after}, None, "--verify")
     if front != "kafka":
         set_rates(rig, front, move.rate)
     time.sleep(_SETTLE_SECONDS)
-    return event.result(growth, estimated)
+    return event.result(front, growth, estimated)
 
 
 class _EventAt:
@@ -233,57 +232,50 @@ class _EventAt:
 
     def __init__(self, rig: ReplicationRig, front: str, move: Move, size: int) -> None:
         self._rig = rig
-        self._front = front
         self._move = move
-        self._size = size
+        self._quarter = size // 4
         self._down_seconds = 0.0
+        raised = Milestone(self._quarter, lambda: set_rates(rig, front, 2 * move.rate))
+        removed = Milestone(3 * self._quarter, lambda: set_rates(rig, front, None))
+        self.milestones: Sequence[Milestone] = {
+            "": (),
+            "changed and removed": (raised, removed),
+            "Sluice killed": (self._outage(self._kill),),
+            "follower bounced": (self._outage(self._bounce),),
+        }[move.event]
 
-    def milestones(self) -> Sequence[Milestone]:
-        quarter = self._size // 4
-        match self._move.event:
-            case "":
-                return ()
-            case "changed and removed":
-                raised = Milestone(quarter, lambda: set_rates(self._rig, self._front, 2 * self._move.rate))
-                return raised, Milestone(3 * quarter, lambda: set_rates(self._rig, self._front, None))
-            case "Sluice killed":
-                return (Milestone(quarter, self._kill),)
-            case "follower bounced":
-                return (Milestone(quarter, self._bounce),)
-
-    def result(self, growth: Growth, estimated: float) -> Result:
-        move, quarter = self._move, self._size // 4
+    def result(self, front: str, growth: Growth, estimated: float) -> Result:
+        move, quarter = self._move, self._quarter
         limit, seconds, amount = move.limit, growth.seconds, float(growth.samples[-1].size)
+        largest = growth.largest_second()
         if move.event == "changed and removed":
             limit *= 2
             # A quarter at the first rate, a half at twice that, and the rest at once.
             estimated = quarter / move.limit + 2 * quarter / limit
-            seconds = growth.seconds_until(3 * quarter)
-            amount = limit * estimated
-        if self._down_seconds:
-            # No broker replicates meanwhile, or not for all of it.
+            seconds, largest = growth.seconds_until(3 * quarter), 0
+        if move.event:  # no broker replicates during an outage, or not for all of it
             estimated += self._down_seconds
             amount = limit * estimated
-        largest = growth.largest_second() if move.event != "changed and removed" else 0
-        return Result(
-            self._front, move, amount / seconds / limit, largest / limit, largest, seconds, estimated
-        )
+        return Result(front, move, amount / seconds / limit, largest / limit, largest, seconds, estimated)
+
+    def _outage(self, act: Callable[[], None]) -> Milestone:
+        def run() -> None:
+            began = time.monotonic()
+            act()
+            self._down_seconds = time.monotonic() - began
+
+        return Milestone(self._quarter, run)
 
     def _kill(self) -> None:
         assert self._rig.sluice is not None, "this front has a Sluice"
-        began = time.monotonic()
-        self._rig.sluice.signal(signal.SIGKILL)
-        self._rig.sluice.stop()
+        self._rig.sluice.kill()
         self._rig.start_sluice()
         self._rig.sluice.wait_ready()
-        self._down_seconds = time.monotonic() - began
 
     def _bounce(self) -> None:
-        began = time.monotonic()
         for broker in self._move.targets:
             self._rig.cluster.stop_broker(broker)
             self._rig.cluster.start_broker(broker)
-        self._down_seconds = time.monotonic() - began
 
 
 @contextmanager

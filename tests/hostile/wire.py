@@ -4,19 +4,13 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
-from protocol.api import (
-    API_VERSIONS,
-    FETCH,
-    METADATA,
-    PRODUCE,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
-    SHARE_FETCH,
-)
+from protocol.api import METADATA, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE, SHARE_FETCH
 from protocol.primitives import count_bytes, string_bytes, uvarint_bytes
 from tests.cluster import Address
+from tests.support import frames
 from tests.support.frames import request, topic_id
 
 TOPIC: Final = "t"
@@ -33,24 +27,18 @@ def produce(
     topics: Sequence[str] = (TOPIC,),
     topic_ids: Sequence[bytes] = (),
     transactional_id: str | None = None,
-    correlation_id: int = 1,
 ) -> bytes:
     """A Produce whose records all stand in the last topic; the others have an empty partition each."""
     compact = version >= 9
     head = string_bytes(transactional_id, compact) if version >= 3 else b""
-    if version >= 3 and transactional_id is None:
-        head = b"\0" if compact else b"\xff\xff"
-    keys = [*topic_ids] or [
-        topic_id(name) if version >= 13 else string_bytes(name, compact) for name in topics
-    ]
+    named = (topic_id(name) if version >= 13 else string_bytes(name, compact) for name in topics)
+    keys = [*topic_ids] or [*named]
     body = [head, struct.pack(">hi", acks, 30_000), count_bytes(len(keys), compact)]
     tags = b"\0" if compact else b""
     for index, key in enumerate(keys):
         held = records if index == len(keys) - 1 else b""
         body += [key, count_bytes(1, compact), bytes(4), count_bytes(len(held), compact), held, tags, tags]
-    return request(
-        PRODUCE, version, b"".join((*body, tags)), correlation_id=correlation_id, client_id=client_id
-    )
+    return request(PRODUCE, version, b"".join((*body, tags)), client_id=client_id)
 
 
 def fetch(
@@ -62,73 +50,58 @@ def fetch(
     max_wait_ms: int = 500,
     replica_id: int = -1,
     session: tuple[int, int] = (0, -1),
-    offset: int = 0,
     key: bytes = b"",
     partition_tags: bytes = b"\0",
-    correlation_id: int = 1,
 ) -> bytes:
     """A Fetch of one partition; `replica_id` stands where the version has it; `key` is the topic's name or id."""
     compact = version >= 12
-    body = b"" if version >= 15 else struct.pack(">i", replica_id)
-    body += struct.pack(">ii", max_wait_ms, 1) + (struct.pack(">i", max_bytes) if version >= 3 else b"")
-    body += b"\0" if version >= 4 else b""
-    body += struct.pack(">ii", *session) if version >= 7 else b""
     key = key or (topic_id(TOPIC) if version >= 13 else string_bytes(TOPIC, compact))
     partition = struct.pack(">i", 0) + (struct.pack(">i", -1) if version >= 9 else b"")
-    partition += struct.pack(">q", offset) + (struct.pack(">i", -1) if version >= 12 else b"")
+    partition += struct.pack(">q", 0) + (struct.pack(">i", -1) if version >= 12 else b"")
     partition += struct.pack(">q", 0) if version >= 5 else b""
     partition += struct.pack(">i", partition_max_bytes) + (partition_tags if compact else b"")
-    body += count_bytes(1, compact) + key + count_bytes(1, compact) + partition + (b"\0" if compact else b"")
-    body += count_bytes(0, compact) if version >= 7 else b""
-    body += string_bytes("", compact) if version >= 11 else b""
+    topics = count_bytes(1, compact) + key + count_bytes(1, compact) + partition + (b"\0" if compact else b"")
+    topics += count_bytes(0, compact) if version >= 7 else b""
+    topics += string_bytes("", compact) if version >= 11 else b""
     if version >= 15 and replica_id >= 0:
         state = struct.pack(">iqx", replica_id, -1)  # of any epoch
-        body += b"\1\1" + uvarint_bytes(len(state)) + state
+        topics += b"\1\1" + uvarint_bytes(len(state)) + state
     elif compact:
-        body += b"\0"
-    return request(FETCH, version, body, correlation_id=correlation_id, client_id=client_id)
+        topics += b"\0"
+    sized = partial(frames.fetch, max_bytes=max_bytes, max_wait_ms=max_wait_ms, replica_id=replica_id)
+    return sized(version, client_id=client_id, session_id=session[0], session_epoch=session[1], topics=topics)
 
 
-def share_fetch(
-    client_id: str,
-    *,
-    version: int = 1,
-    max_bytes: int = _NO_LIMIT,
-    epoch: int = 0,
-    correlation_id: int = 1,
-    acknowledged: tuple[int, int] | None = None,
-) -> bytes:
+def share_fetch(client_id: str, *, max_bytes: int, acknowledged: tuple[int, int] | None = None) -> bytes:
     """A ShareFetch of one partition; `acknowledged` are the offsets that it says are done, first and last."""
     body = string_bytes("g", True) + string_bytes("member", True)
-    body += struct.pack(">iiiiii", epoch, 500, 1, max_bytes, 1 << 30, 1 << 30)
-    body += struct.pack(">bb", 0, 0) if version >= 2 else b""
+    body += struct.pack(">iiiiii", 0, 500, 1, max_bytes, 1 << 30, 1 << 30)
     batches = b"\1" if acknowledged is None else b"\2" + struct.pack(">qq", *acknowledged) + b"\2\1\0"
     body += b"\2" + topic_id(TOPIC) + b"\2" + bytes(4) + batches + b"\0\0" + b"\1\0"
-    return request(SHARE_FETCH, version, body, correlation_id=correlation_id, client_id=client_id)
+    return request(SHARE_FETCH, 1, body, client_id=client_id)
 
 
-def announced(size: int, client_id: str, api_key: int = PRODUCE, version: int = 9) -> bytes:
-    """A header of a frame of `size` bytes, of which no more comes than a Produce's acks."""
+def announced(size: int, client_id: str) -> bytes:
+    """A header of a Produce of `size` bytes, of which no more comes than its acks."""
     name = client_id.encode()
-    head = struct.pack(">ihhih", size, api_key, version, 1, len(name)) + name
+    head = struct.pack(">ihhih", size, PRODUCE, 9, 1, len(name)) + name
     return head + b"\0\0" + struct.pack(">hi", 1, 30_000)
 
 
-def half(api_key: int, version: int, size: int, client_id: str = "a") -> bytes:
+def half(api_key: int, version: int, size: int) -> bytes:
     """The first half of a request of `size` bytes."""
-    whole = request(api_key, version, client_id=client_id, size=size)
+    whole = request(api_key, version, size=size)
     return whole[: len(whole) // 2]
 
 
-def metadata(client_id: str, *, correlation_id: int = 1, version: int = 9) -> bytes:
+def metadata(client_id: str) -> bytes:
     """A Metadata request for no topic."""
-    body = b"\1\0\0\0\0" if version <= 10 else b"\1\0\0\0"
-    return request(METADATA, version, body, correlation_id=correlation_id, client_id=client_id)
+    return request(METADATA, 9, b"\1\0\0\0\0", client_id=client_id)
 
 
-def api_versions(client_id: str, correlation_id: int = 1) -> bytes:
+def api_versions(client_id: str) -> bytes:
     """An ApiVersions request."""
-    return request(API_VERSIONS, 3, b"\2x\2y\0", correlation_id=correlation_id, client_id=client_id)
+    return frames.api_versions(client_id=client_id)
 
 
 def sasl_handshake(mechanism: str = "PLAIN") -> bytes:

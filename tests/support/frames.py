@@ -72,11 +72,12 @@ def fetch(
     session_id: int = 0,
     session_epoch: int = -1,
     replica_id: int = -1,
+    max_wait_ms: int = 500,
     topics: bytes | None = None,
 ) -> bytes:
     """A Fetch request; `topics` are the bytes of the topics and all that follows, by default none."""
     body = b"" if version >= 15 else struct.pack(">i", replica_id)
-    body += struct.pack(">ii", 500, min_bytes)
+    body += struct.pack(">ii", max_wait_ms, min_bytes)
     body += struct.pack(">i", max_bytes) if version >= 3 else b""
     body += b"\0" if version >= 4 else b""
     body += struct.pack(">ii", session_id, session_epoch) if version >= 7 else b""
