@@ -117,6 +117,9 @@ class Child:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
         """End the process: its input ends, which is its sign to end; then by force."""
         with contextlib.suppress(BrokenPipeError):
             self._stdin.close()

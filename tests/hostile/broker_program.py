@@ -43,7 +43,7 @@ _sessions: Final = itertools.count(1)
 _TOPIC_KEPT: Final = "t"
 
 
-class Fetched(NamedTuple):
+class FetchFields(NamedTuple):
     """What matters of a Fetch or a ShareFetch; `max_bytes` is 0 where it leaves no room for records (max_records)."""
 
     max_wait_ms: int
@@ -51,22 +51,22 @@ class Fetched(NamedTuple):
     session: tuple[int, int]  # its id and epoch
 
 
-def read_fetch(data: bytes, at: int, version: int) -> Fetched:
+def read_fetch(data: bytes, at: int, version: int) -> FetchFields:
     """Read a Fetch's head."""
     fields = fetch.read_request(data, at, len(data), version)
     assert fields is not None, "all of the head is kept"
-    return Fetched(fields.max_wait_ms, fields.max_bytes, (fields.session_id, fields.session_epoch))
+    return FetchFields(fields.max_wait_ms, fields.max_bytes, (fields.session_id, fields.session_epoch))
 
 
-def read_share_fetch(data: bytes, at: int, version: int) -> Fetched:
+def read_share_fetch(data: bytes, at: int, version: int) -> FetchFields:
     """Read a ShareFetch's head."""
     for _ in range(2):  # group, member
         at = skip_string(data, at, len(data), True)
     epoch, max_wait_ms, _, max_bytes, max_records = struct.unpack_from(">iiiii", data, at)
-    return Fetched(max_wait_ms, max_bytes if max_records else 0, (0, epoch))
+    return FetchFields(max_wait_ms, max_bytes if max_records else 0, (0, epoch))
 
 
-def fetched(version: int, correlation_id: int, fields: Fetched, size: int) -> Iterator[memoryview]:
+def fetched(version: int, correlation_id: int, fields: FetchFields, size: int) -> Iterator[memoryview]:
     """The pieces of a Fetch response with records of `size` bytes."""
     compact = version >= 12
     head = struct.pack(">i", correlation_id) + (b"\0" if compact else b"")
@@ -88,7 +88,7 @@ def _session_id(session_id: int, epoch: int) -> int:
     return next(_sessions) if epoch == 0 else session_id if epoch > 0 else 0
 
 
-def share_fetched(version: int, correlation_id: int, fields: Fetched, size: int) -> Iterator[memoryview]:
+def share_fetched(version: int, correlation_id: int, fields: FetchFields, size: int) -> Iterator[memoryview]:
     """The pieces of a ShareFetch answer with records of `size` bytes."""
     head = struct.pack(">ixih", correlation_id, 0, 0) + b"\0" + struct.pack(">i", 30_000)
     head += b"\2" + topic_id(_TOPIC_KEPT) + b"\2"

@@ -10,6 +10,7 @@ from tests.bench import wire
 from tests.bench.lanes import NODE
 from tests.cluster import HOST
 from tests.hostile import broker_program as script
+from tests.support.frames import produce_response
 
 ANYTHING: Final = -1
 TOPIC: Final = "saturate"
@@ -38,7 +39,7 @@ def responses(broker_port: int, fetched_bytes: int) -> list[Entry]:
         (ANYTHING, 0, script.anything(0)),
         *all_versions(API_VERSIONS, 0, lambda version: script.api_versions(version, 0)),
         *all_versions(METADATA, 0, lambda version: script.metadata(version, 0, no_topics, 0, here)),
-        *all_versions(PRODUCE, 3, lambda version: script.produced(version, 0, b"", 0)),
+        *all_versions(PRODUCE, 3, lambda version: produce_response(version, correlation_id=0)),
         *all_versions(FETCH, 4, lambda version: b"".join(script.fetched(version, 0, fields, fetched_bytes))),
     ]
 

@@ -12,7 +12,7 @@ import pytest
 
 from protocol.api import API_VERSIONS, FETCH, PRODUCE
 from tests.bench.lanes import wait_for
-from tests.bench.process import child_process
+from tests.bench.process import Child
 from tests.bench.saturate import __main__ as saturate
 from tests.bench.saturate import canned
 from tests.cluster import HOST, free_ports, processes
@@ -40,7 +40,7 @@ def broker(tmp_path: Path) -> Iterator[int]:
 def test_generator_counts_the_brokers_responses(broker: int, tmp_path: Path, api: str, size: int) -> None:
     canned.write(tmp_path / "requests", canned.requests(api, size))
     command = [str(saturate.PROGRAM), "generator", str(broker), str(tmp_path / "requests"), "3", "4"]
-    with child_process(command, tmp_path / "log") as child:
+    with Child(command, tmp_path / "log") as child:
         assert child.hear() == "ready"
         for _ in range(2):
             child.say("0.2")
