@@ -96,11 +96,15 @@ def test_shell_makes_channels_and_knows_them_by_the_contract_alone() -> None:
     made = [
         node.value.func
         for node in nodes
-        if isinstance(node, ast.AnnAssign)
-        and name_of(node.annotation) == "Machine"
+        if isinstance(node, ast.Assign)
+        and [name_of(target) for target in node.targets] == ["channel"]
         and isinstance(node.value, ast.Call)
     ]
     assert named == made
+    fields_of_type = [
+        node for node in nodes if isinstance(node, ast.AnnAssign) and name_of(node.target) == "channel"
+    ]
+    assert [name_of(node.annotation) for node in fields_of_type] == ["Machine"]
 
 
 def test_tests_do_not_look_into_a_channel() -> None:
