@@ -87,23 +87,12 @@ class ScriptedMember:
         self.unavailable.clear()
         self.details = {}
         self.documents = {
-            "/v1/status": {
-                "version": "0.1.0",
-                "member": self.name,
-                "mode": "enforce",
-                "enforcing": True,
-                "switched": None,
-                "policy": "schedule",
-                "scope": "cluster",
-                "workers": 1,
-                "started_at": "2026-11-23T10:00:00Z",
-                "ready": "",
-            },
+            "/v1/status": {"version": "0.1.0", "member": self.name, "mode": "enforce"},
             "/v1/fleet": {"member": False},
             "/v1/brokers": {"brokers": [{"broker": 1, "timed": 100, "median_ms": 1.5, "p99_ms": 4.0}]},
-            "/v1/clients": {"window_seconds": 60, "enforcing": True, "clients_total": 0, "clients": []},
+            "/v1/clients": {"window_seconds": 60, "clients_total": 0, "clients": []},
             "/v1/rules": {"rules": []},
-            "/v1/events": {"run": "a", "last": 0, "lost": 0, "events": []},
+            "/v1/events": {"run": "a", "last": 0, "events": []},
         }
 
     @property
@@ -113,12 +102,8 @@ class ScriptedMember:
 
     def set_clients(self, *rows: _Document) -> None:
         """Replace the clients, and make a /v1/client document of each."""
-        self.documents["/v1/clients"] = {
-            "window_seconds": 60,
-            "enforcing": True,
-            "clients_total": len(rows),
-            "clients": list(rows),
-        }
+        listed = {"window_seconds": 60, "clients_total": len(rows), "clients": list(rows)}
+        self.documents["/v1/clients"] = listed
         self.details = {(one["user"], one["client_id"]): _detail(one) for one in rows}
 
     def freeze(self) -> None:
@@ -164,9 +149,8 @@ class ScriptedMember:
                 return Page(200, "application/json", self.bodies[path])
             found = self._find(path, request)
             if found is None:
-                missing = (
-                    b"no such page; / lists them\n" if path != "/v1/client" else b'{"error": "not seen"}\n'
-                )
+                no_page = b"no such page; / lists them\n"
+                missing = b'{"error": "not seen"}\n' if path == "/v1/client" else no_page
                 return Page(404, "text/plain", missing)
             return Page(200, "application/json", json.dumps(found).encode())
 
@@ -190,29 +174,15 @@ def _detail(one: _Document) -> _Document:
     """Return the document of one client, made of its row."""
     own = {"user": one["user"], "client_id": one["client_id"], "rate": 2_000_000.0}
     waited = one["time"]["held"] + one["time"]["muted"]
+    connection = {"peer": "10.0.0.7:51234", "broker": 1, "seconds": 72.5, "time": one["time"]}
+    connection |= {"library": "apache-kafka-java 4.4.0", "batch_bytes": 16_384, "in_flight": 2}
     return {
         **one,
         "window_seconds": 60,
         "sentence": f"{one['client_id']} waited {waited:.0%} of the last minute.",
-        "waits": [],
         "neighbours": [own] if one["rule"] else [],
-        "brokers": [],
-        "wants": None,
-        "predicted": None,
-        "enforcing": True,
         "broker": {"broker": 1, "timed": 100, "median_ms": 1.5, "p99_ms": 4.0},
         "broker_ms_per_request": 1.7,
         "connections_total": one["connections"],
-        "connections": [
-            {
-                "peer": "10.0.0.7:51234",
-                "broker": 1,
-                "seconds": 72.5,
-                "time": one["time"],
-                "library": "apache-kafka-java 4.4.0",
-                "batch_bytes": 16_384,
-                "in_flight": 2,
-                "waits_until": None,
-            }
-        ],
+        "connections": [connection],
     }
