@@ -65,12 +65,13 @@ class Particulars(NamedTuple):
 
     def after(self, condition: Condition) -> "Particulars":
         """Return the values at a later visit; the same object if nothing has changed."""
+        probes = condition.probed.probes
         found = Particulars(
             condition.library,
-            batch_bytes(self.batch_bytes, condition.probed.probes),
+            batch_bytes(self.batch_bytes, probes),
             condition.owed,
             condition.waits_until_ms,
-            acks_all(self.acks_all, condition.probed.probes),
+            next((one.acks_all for one in reversed(probes) if one.key == api.PRODUCE), self.acks_all),
         )
         return self if found == self else found
 
@@ -92,14 +93,6 @@ def batch_bytes(mean: float, probes: Iterable[Probe]) -> float:
             continue
         mean = mean + _NEWEST_PART * (size - mean) if mean else float(size)
     return mean
-
-
-def acks_all(before: bool, probes: Iterable[Probe]) -> bool:
-    """Return whether the last timed Produce has acks=all."""
-    for probe in probes:
-        if probe.key == api.PRODUCE:
-            before = probe.acks_all
-    return before
 
 
 # ----------------------------------------------------------------------------------------------------

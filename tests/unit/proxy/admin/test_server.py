@@ -186,21 +186,21 @@ async def test_newcomer_gets_a_response_though_all_connections_are_taken(idle: I
     assert [pipe.closed for pipe in idle.pipes] == [True] + [False] * (module.CONNECTIONS_MAX - 1)
 
 
-async def test_address_with_most_connections_gives_way(idle: Idle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CONNECTIONS_MAX", 3)
-    for host in ("10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.3"):
-        await idle.open(host)
-    assert [pipe.closed for pipe in idle.pipes] == [False, True, False, False]
-
-
-async def test_idle_connection_is_closed_before_a_served_one(
-    idle: Idle, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("maximum", "opened"),
+    [
+        (3, [("10.0.0.1", b""), ("10.0.0.2", b""), ("10.0.0.2", b""), ("10.0.0.3", b"")]),
+        (2, [("10.0.0.1", b"GET /slow HTTP/1.1\r\n\r\n"), ("10.0.0.1", b""), ("10.0.0.1", b"")]),
+    ],
+    ids=["of the address with most connections", "an idle one before a served one"],
+)
+async def test_second_connection_gives_way(
+    idle: Idle, monkeypatch: pytest.MonkeyPatch, maximum: int, opened: list[tuple[str, bytes]]
 ) -> None:
-    monkeypatch.setattr(module, "CONNECTIONS_MAX", 2)
-    await idle.open("10.0.0.1", b"GET /slow HTTP/1.1\r\n\r\n")
-    await idle.open("10.0.0.1")
-    await idle.open("10.0.0.1")
-    assert [pipe.closed for pipe in idle.pipes] == [False, True, False]
+    monkeypatch.setattr(module, "CONNECTIONS_MAX", maximum)
+    for host, sent in opened:
+        await idle.open(host, sent)
+    assert [number for number, pipe in enumerate(idle.pipes) if pipe.closed] == [1]
 
 
 async def test_responses_that_are_not_taken_are_bounded(idle: Idle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """Clients that begin to wait for more than half of their time, and end, in virtual time."""
 
-from collections.abc import Iterator
-
 from proxy.channel import UNASKED, Condition
 from proxy.explain.rules import Rule
 from proxy.explain.waiting import NAMED_MAX, Judgement, Waiter, Waiting
@@ -34,22 +32,17 @@ class Rig:
                 # In holds of half a second, as they come.
                 holds = self.now_ms % 1000 < part * 1000
                 self.held[client_id] = self.held.get(client_id, 0) + TICK_MS * holds
-                self._visit(client_id)
+                quota = ENGINE.client("", client_id, broker=1)
+                condition = Condition(quota, 1, UNASKED, self.held[client_id], 0, None)
+                self.watch.visit(client_id, condition, "peer", TICK_MS, self.now_ms)
             if self.now_ms % JUDGE_MS == 0:
                 found += self.judge()
         return found
 
-    def judge(self) -> Iterator[Judgement]:
-        for _ in self.waiting.judge(self.watch, self.now_ms):
-            pass
+    def judge(self) -> list[Judgement]:
+        list(self.waiting.judge(self.watch, self.now_ms))
         judgement = self.waiting.take(self.now_ms)
-        if judgement is not None:
-            yield judgement
-
-    def _visit(self, client_id: str) -> None:
-        quota = ENGINE.client("", client_id, broker=1)
-        condition = Condition(quota, 1, UNASKED, self.held[client_id], 0, None)
-        self.watch.visit(client_id, condition, "peer", TICK_MS, self.now_ms)
+        return [] if judgement is None else [judgement]
 
 
 def names(waiters: tuple[Waiter, ...]) -> list[str]:
