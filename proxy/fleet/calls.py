@@ -80,31 +80,27 @@ class Responding:
 
     Attributes:
         respond: returns the response to a request; None if every request gets BUSY.
+        running: the requests being handled.
     """
 
     def __init__(self) -> None:
         self.respond: Respond | None = None
-        self._running: set[asyncio.Task[None]] = set()
-
-    @property
-    def running(self) -> int:
-        """The number of requests being handled."""
-        return len(self._running)
+        self.running: set[asyncio.Task[None]] = set()
 
     def take(self, question: Question, send: Callable[[Response], None]) -> None:
         """Begin to handle a request; its response is sent later, or BUSY immediately if too many are being handled."""
-        if self.respond is None or len(self._running) >= QUESTIONS_MAX:
+        if self.respond is None or len(self.running) >= QUESTIONS_MAX:
             send(Response(question.number, BUSY))
             return
         task = asyncio.get_running_loop().create_task(self._respond(self.respond, question, send))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
 
     async def close(self) -> None:
         """Cancel the requests being handled, and wait for their end."""
-        for task in self._running:
+        for task in self.running:
             task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await asyncio.gather(*self.running, return_exceptions=True)
 
     async def _respond(self, respond: Respond, question: Question, send: Callable[[Response], None]) -> None:
         try:

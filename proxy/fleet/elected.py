@@ -283,6 +283,7 @@ class FleetGroup:
         # The last generation that left no gap, for this member id.
         self._followed: tuple[str, int] | None = None
         self._group = group
+        self._place = aiokafka.TopicPartition(group, _PARTITION)
         self._name = cut(name, NAME_BYTES_MAX)
         self._standing = Standing(tenure_ms, lasting_ms)
         self._lasting_ms = lasting_ms
@@ -415,10 +416,6 @@ class FleetGroup:
             if self._now_ms() - self._heard_ms > SILENCE_MS:
                 raise ProblemError(*problem) from error
             self._listener.group_problem(problem)
-
-    @property
-    def _place(self) -> Any:
-        return aiokafka.TopicPartition(self._group, _PARTITION)
 
     async def _confirm(self, consumer: Any) -> None:
         """Confirm this holder's tenure by a commit; a result after another ruling is ignored."""

@@ -183,11 +183,6 @@ class Standing:
         """Whether this member was chosen, and has yet to read what its predecessor has committed."""
         return self.mine and self._learning_ms is None
 
-    @property
-    def holder(self) -> Address | None:
-        """The address of the holder, as far as this member knows."""
-        return None if self.ruling is None else self.ruling.address
-
     def holds(self, now_ms: int) -> bool:
         """Whether this member is the holder now."""
         if self._confirmed_ms is not None and now_ms >= self._confirmed_ms + self._tenure_ms:

@@ -169,6 +169,9 @@ class Stamps:
     Args:
         late_us: how far below the greatest stamp a record may be. 0: stamps only grow, as those of a single writer do.
 
+    Attributes:
+        of_keys: the last stamp of each key, as long as it is needed.
+
     >>> stamps = Stamps(late_us=10)
     >>> stamps.accepts(b"k", 100), stamps.accepts(b"k", 100), stamps.accepts(b"l", 90), stamps.accepts(b"m", 89)
     (True, False, True, False)
@@ -180,18 +183,13 @@ class Stamps:
         self._late_us = late_us
         self._newest = 0  # read or written
         self._read = 0  # the greatest that was read
-        self._of_keys: dict[bytes | None, int] = {}
+        self.of_keys: dict[bytes | None, int] = {}
         self._prune_at = _PRUNED_AT
-
-    @property
-    def keys(self) -> int:
-        """The number of keys whose stamps are kept."""
-        return len(self._of_keys)
 
     def begin(self) -> None:
         """Forget the stamps of all keys: the topic is read from its beginning."""
         self._read = 0
-        self._of_keys.clear()
+        self.of_keys.clear()
         self._prune_at = _PRUNED_AT
 
     def next(self, now_us: int) -> int:
@@ -204,13 +202,13 @@ class Stamps:
         if not self._late_us:
             if stamp <= self._read:
                 return False
-        elif stamp < self._read - self._late_us or stamp <= self._of_keys.get(key, -1):
+        elif stamp < self._read - self._late_us or stamp <= self.of_keys.get(key, -1):
             return False
         self._read = max(self._read, stamp)
         self._newest = max(self._newest, stamp)
         if self._late_us:
-            self._of_keys[key] = stamp
-            if len(self._of_keys) >= self._prune_at:
+            self.of_keys[key] = stamp
+            if len(self.of_keys) >= self._prune_at:
                 self._prune()
         return True
 
@@ -221,5 +219,5 @@ class Stamps:
     def _prune(self) -> None:
         """Forget stamps so old that `accepts` refuses them without looking at their key."""
         late = self._read - self._late_us
-        self._of_keys = {key: stamp for key, stamp in self._of_keys.items() if stamp >= late}
-        self._prune_at = max(_PRUNED_AT, 2 * len(self._of_keys))
+        self.of_keys = {key: stamp for key, stamp in self.of_keys.items() if stamp >= late}
+        self._prune_at = max(_PRUNED_AT, 2 * len(self.of_keys))

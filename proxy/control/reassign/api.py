@@ -240,6 +240,9 @@ class ReassignmentApi:
         decisions: who validates and journals requests.
         run: starts a background task.
         read: parses a caller's frame, in a thread if it is large.
+
+    Attributes:
+        requests: the number of requests under way, by address.
     """
 
     def __init__(
@@ -253,16 +256,11 @@ class ReassignmentApi:
         self._run = run
         self._read = read
         self._stats = stats
-        self._requests: Counter[str] = Counter()  # the number of requests under way, by address
-
-    @property
-    def addresses(self) -> int:
-        """The number of addresses with requests under way."""
-        return len(self._requests)
+        self.requests: Counter[str] = Counter()
 
     def ask(self, question: Question, respond: Respond) -> None:
         """Begin to handle a request, or the broker's response to one that was forwarded."""
-        of_address, total = self._requests[question.address], self._requests.total()
+        of_address, total = self.requests[question.address], self.requests.total()
         # A forwarded request is always journaled; before that nothing is lost with the connection.
         if not isinstance(question.plan, Planned) and (
             of_address >= ADDRESS_REQUESTS_MAX or total >= REQUESTS_MAX
@@ -270,7 +268,7 @@ class ReassignmentApi:
             problem = f"{total} requests are already waiting, {of_address} of them of this address"
             asyncio.get_running_loop().call_soon(respond, PeerError("reassignment_requests_max", problem))
             return
-        self._requests[question.address] += 1
+        self.requests[question.address] += 1
         self._run(self._handle(question, respond))
 
     async def _handle(self, question: Question, respond: Respond) -> None:
@@ -291,8 +289,8 @@ class ReassignmentApi:
             self._stats.reassignment_requests["failed"] += 1
             respond(error)
         finally:
-            self._requests[question.address] -= 1
-            self._requests += Counter()  # removes addresses without requests
+            self.requests[question.address] -= 1
+            self.requests += Counter()  # removes addresses without requests
 
     async def _permission_checked(self, question: Question, check: PermissionCheck) -> bytes | Forward:
         """Continue with a request after the broker's permission check: if granted, validate and journal it."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Final
 
-from proxy.channel import OngoingMoves, Question
+from proxy.channel import Question
 from proxy.config import Config, ReassignmentSettings
 from proxy.control.cluster import BrokerClient
 from proxy.control.reassign import status
@@ -35,6 +35,9 @@ class Reassignments:
         now_ms: the monotonic clock, in ms.
         read: parses a caller's frame, in a thread if it is large.
         tell: takes events.
+
+    Attributes:
+        shown: the reassignments that clients see.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Reassignments:
         self._stats = stats
         self._place = place
         self._journal = AsyncJournal(place.journal, place.process)
+        self.shown = self._journal.shown
         self._executor = executor = Executor(
             self._journal, Cluster(client), place.lock, self.settings, now_ms, stats, tell
         )
@@ -61,11 +65,6 @@ class Reassignments:
         self._api = ReassignmentApi(decisions, start, read, stats)
         self._rate = status.Rate()
         self._families: list[Family] = []
-
-    @property
-    def shown(self) -> OngoingMoves:
-        """The reassignments that clients see."""
-        return self._journal.shown
 
     def settings(self) -> ReassignmentSettings:
         """The settings in force."""

@@ -201,6 +201,9 @@ class HolderService:
     Args:
         executes: whether this process does now.
         sequence: returns the journal's.
+
+    Attributes:
+        plans: those that wait for a broker's response, by token.
     """
 
     def __init__(self, local: Decisions, executes: Callable[[], bool], sequence: Callable[[], int]) -> None:
@@ -208,12 +211,7 @@ class HolderService:
         self._executes = executes
         self._sequence = sequence
         self._numbers = count(1)
-        self._plans: dict[int, Planned] = {}
-
-    @property
-    def plans(self) -> int:
-        """The number of plans that wait for a broker's response."""
-        return len(self._plans)
+        self.plans: dict[int, Planned] = {}
 
     async def respond(self, content: bytes) -> bytes:
         """Return the response to a member's question; BUSY for one that cannot be read."""
@@ -234,19 +232,19 @@ class HolderService:
     async def _plan(self, question: Plan) -> PlannedThere:
         if not self._executes():
             raise NoExecutorError("the holder of the fleet does not execute reassignments yet")
-        if len(self._plans) >= PLANS_MAX:
+        if len(self.plans) >= PLANS_MAX:
             raise NoExecutorError("the holder has too many requests under way")
         request = await run_in_thread(reassignments.read_alter_request, question.request, 0, _VERSION)
         planned = await self._local.plan(request)
         token = next(self._numbers)
-        self._plans[token] = planned
-        asyncio.get_running_loop().call_later(PLAN_SECONDS_MAX, self._plans.pop, token, None)
+        self.plans[token] = planned
+        asyncio.get_running_loop().call_later(PLAN_SECONDS_MAX, self.plans.pop, token, None)
         sent = request._replace(wanted=list(planned.sent.items()))
         body = await run_in_thread(reassignments.request_body, sent, _VERSION)
         return PlannedThere(token, planned.journaled, bytes(body))
 
     async def _conclude(self, question: Conclude) -> Concluded:
-        planned = self._plans.pop(question.token, None)
+        planned = self.plans.pop(question.token, None)
         if planned is None:
             raise JournalError("the holder does not know the request any more")
         response = await run_in_thread(reassignments.read_alter_response, question.response, _VERSION)

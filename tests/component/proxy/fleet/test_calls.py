@@ -65,7 +65,7 @@ async def test_questions_too_many_are_refused() -> None:
         with pytest.raises(NoResponseError, match="too many") as error:
             await a.client.ask(b"?", SECONDS_MAX)
         assert not error.value.sent
-        await until(lambda: one.port.responding.running == QUESTIONS_MAX)
+        await until(lambda: len(one.port.responding.running) == QUESTIONS_MAX)
         assert await b.client.ask(b"?", SECONDS_MAX) == BUSY
         for task in waiting:
             task.cancel()

@@ -109,7 +109,7 @@ async def test_address_has_a_quarter_of_all_places(tmp_path: Path) -> None:
     async with asyncio.timeout(SECONDS_MAX):
         assert {type(response) for response in await asyncio.gather(*waiting)} == {bytes}
     assert isinstance(await callers.said(forwards[0], DENIED), bytes), "there is room again"
-    assert callers.api.addresses == 0, "nothing is kept of addresses without requests"
+    assert not callers.api.requests, "nothing is kept of addresses without requests"
 
 
 async def test_all_places_are_taken_by_four_addresses_at_least(tmp_path: Path) -> None:

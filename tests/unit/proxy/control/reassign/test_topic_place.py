@@ -94,7 +94,7 @@ def test_request_of_a_member_is_the_holders(fleet: Fleet) -> None:
     assert set(fleet.member.journal.shown.moves) == {ONE, TWO}, "the caller may list it here at once"
     assert fleet.holder.woken == 1
     assert fleet.forwarding.forwarded == {"answered": 2}
-    assert fleet.service.plans == 0
+    assert not fleet.service.plans
     assert fleet.member.stats.reassignment_requests == {"refused": 1}
     fleet.finish()
     for key in (ONE, TWO):
@@ -176,7 +176,7 @@ async def test_question_that_cannot_be_read_is_refused(tmp_path: Path, content: 
     service = HolderService(World(tmp_path, SimulatedCluster(3)).decisions(), lambda: True, lambda: 0)
     response = await service.respond(content)
     assert response == BUSY or decode(response)["type"] == "refused"
-    assert service.plans == 0
+    assert not service.plans
 
 
 @pytest.mark.parametrize(
