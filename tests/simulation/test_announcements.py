@@ -11,10 +11,9 @@ import pytest
 
 from quotas.limiters.limiter import Flow
 from quotas.options import Policy
-from tests.simulation.throttle_world import LIMIT, ThrottleWorld, world_of
+from tests.simulation.throttle_world import LIMIT, SHOWN, Connection, Newcomer, ThrottleWorld, world_of
 
 MB = 1_000_000
-SHOWN = 4096
 SECONDS = 60
 ROUND_TRIP_MS = 2
 POLICIES = pytest.mark.parametrize("policy", ["schedule", "kip13"])
@@ -94,38 +93,12 @@ class Attacker:
         self.world.at(now_ms + ROUND_TRIP_MS, self)
 
 
-@dataclass(slots=True)
-class Newcomers:
+def newcomers_of(world: ThrottleWorld) -> list[Newcomer]:
     """A new connection a second; each sends one request of which the rest comes 20 ms later, and leaves."""
-
-    world: ThrottleWorld
-    size: int = 200_000
-    waits: list[int] = field(default_factory=list)
-    refused: int = 0
-
-    def __call__(self, now_ms: int) -> None:
-        flow = self.world.throttle.flow()
-        self.world.at(now_ms, lambda at_ms: self.ask(flow, now_ms, at_ms))
-        if now_ms < (SECONDS - 21) * 1000:
-            self.world.at(now_ms + 1000, self)
-
-    def ask(self, flow: Flow, since_ms: int, now_ms: int) -> None:
-        throttle = self.world.throttle
-        again_ms, mute_ms = produce(self.world, flow, self.size, self.size - SHOWN, now_ms)
-        if again_ms:
-            self.world.at(again_ms, lambda at_ms: self.ask(flow, since_ms, at_ms))
-        elif mute_ms < 0:
-            self.refused += 1
-            throttle.leave(flow, now_ms)
-        else:
-            self.waits.append(now_ms - since_ms)
-            throttle.announce(flow, self.size - SHOWN, now_ms)
-            self.world.at(now_ms + 20, lambda at_ms: self.arrive(flow, at_ms))
-
-    def arrive(self, flow: Flow, now_ms: int) -> None:
-        flow.announced = 0
-        self.world.throttle.request_arrived(flow)
-        self.world.throttle.leave(flow, now_ms)
+    newcomers = [Newcomer(Connection(world), 1000 * second, SHOWN) for second in range(1, SECONDS - 20)]
+    for each in newcomers:
+        world.at(each.came_ms, each)
+    return newcomers
 
 
 @POLICIES
@@ -173,23 +146,21 @@ def test_attacker_sends_about_as_much_as_the_owner_loses(policy: Policy) -> None
 @POLICIES
 def test_new_connections_of_the_client_pass_among_doubtful_ones(policy: Policy) -> None:
     world = world_of(policy)
-    victim, newcomers = Victim(world, 50_000, pause_ms=50), Newcomers(world)
+    victim, newcomers = Victim(world, 50_000, pause_ms=50), newcomers_of(world)
     world.at(0, victim)
-    world.at(1000, newcomers)
     for number in range(2):
         world.at(500 + 7 * number, Attacker(world, 100 * MB))
     world.run(SECONDS)
     # One at a time: behind both attackers, 1.25 s each, and the one that came a second before.
-    assert newcomers.refused == 0
-    assert len(newcomers.waits) == 39
-    assert max(newcomers.waits) <= 4_000
+    assert sum(each.connection.refused for each in newcomers) == 0
+    assert len(newcomers) == 39
+    assert all(0 <= each.wait_ms <= 4_000 for each in newcomers)
     assert victim.share >= 0.4  # it asks for a half
 
 
 @POLICIES
 def test_new_connections_wait_for_none_where_none_announces_falsely(policy: Policy) -> None:
     world = world_of(policy)
-    newcomers = Newcomers(world)
-    world.at(1000, newcomers)
+    newcomers = newcomers_of(world)
     world.run(SECONDS)
-    assert (newcomers.refused, max(newcomers.waits)) == (0, 0)
+    assert [(each.connection.refused, each.wait_ms) for each in newcomers] == [(0, 0)] * 39

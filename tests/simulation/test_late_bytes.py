@@ -1,80 +1,14 @@
-"""Produce requests whose bytes come late, in virtual time: what passes in any second, and what honest clients get.
+"""Produce requests whose bytes come late, in virtual time: what passes in any second, and what honest clients get."""
 
-A connection does as `proxy.channel.requests`: the header is decided on, the rest is relayed as it comes, and what did
-not come in time is charged again before it passes.
-"""
-
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
 
-from quotas.limiters.limiter import Flow
 from quotas.options import Policy
-from tests.simulation.throttle_world import Event, ThrottleWorld, world_of
+from tests.simulation.throttle_world import READ, SHOWN, Connection, Newcomer, world_of
 
 MB = 1_000_000
-SHOWN = 4096  # bytes of a request that are here when it is decided on
-READ = 65_536  # and the most that are
-
-
-@dataclass(slots=True)
-class Connection:
-    """One connection; what it was refused is counted."""
-
-    world: ThrottleWorld
-    flow: Flow = field(default_factory=Flow)
-    left: int = 0
-    arriving: bool = False
-    free_ms: int = 0  # muted until
-    refused: int = 0
-
-    def ask(self, size: int, here: int, now_ms: int, then: Event) -> None:
-        """Send a request of which so many bytes are here; `then` follows when it has been admitted."""
-        self.flow.missing = size - here
-        decision = self.world.throttle.produce(self.flow, size, now_ms)
-        if decision.hold_until_ms > now_ms:
-            self.world.at(decision.hold_until_ms, lambda at_ms: self.ask(size, here, at_ms, then))
-        elif decision.refused:
-            self.refused += 1
-            self.leave(now_ms)
-        else:
-            self.free_ms = now_ms + decision.throttle_ms
-            self.left = size - here
-            self.world.passed.append((now_ms, here))
-            self.arriving = self.left > 0 and self.world.throttle.announce(self.flow, self.left, now_ms)
-            then(now_ms)
-
-    def more(self, count: int, now_ms: int, then: Event) -> None:
-        """More of it has come; `then` follows when that has passed."""
-        throttle, flow = self.world.throttle, self.flow
-        if self.arriving:
-            throttle.bytes_arrived(flow, now_ms)
-            if flow.lost:
-                decision = throttle.produce_rest(flow, now_ms)
-                if decision.hold_until_ms > now_ms:
-                    self.world.at(decision.hold_until_ms, lambda at_ms: self.more(count, at_ms, then))
-                    return
-                if decision.refused:
-                    self.refused += 1
-                    self.leave(now_ms)
-                    return
-                self.free_ms = max(self.free_ms, now_ms + decision.throttle_ms)
-        count = min(count, self.left)
-        self.left -= count
-        self.world.passed.append((now_ms, count))
-        if self.arriving:
-            flow.announced -= count
-            if flow.announced <= 0 and not flow.lost:
-                self.arriving = False
-                throttle.request_arrived(flow)
-        then(now_ms)
-
-    def leave(self, now_ms: int) -> None:
-        self.world.throttle.leave(self.flow, now_ms)
-        self.flow = self.world.throttle.flow()
-        self.left = 0
-        self.arriving = False
 
 
 def nothing(_now_ms: int) -> None:
@@ -152,24 +86,6 @@ class Staying:
 
     def sent(self, now_ms: int) -> None:
         self.connection.world.at(max(now_ms + 2, self.connection.free_ms), self)
-
-
-@dataclass(slots=True)
-class Newcomer:
-    """Sends one request whose rest comes 20 ms later, and leaves."""
-
-    connection: Connection
-    came_ms: int
-    size: int = 200_000
-    wait_ms: int = -1
-
-    def __call__(self, now_ms: int) -> None:
-        self.connection.ask(self.size, READ, now_ms, self.admitted)
-
-    def admitted(self, now_ms: int) -> None:
-        self.wait_ms = now_ms - self.came_ms
-        rest = partial(self.connection.more, self.size, then=self.connection.leave)
-        self.connection.world.at(now_ms + 20, rest)
 
 
 @pytest.mark.parametrize(("staying", "size", "every_ms"), [(4, MB, 1000), (20, 100_000, 250)])
