@@ -10,6 +10,7 @@ A process that does not respond to a scrape keeps what it had counted the last t
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -190,13 +191,10 @@ class Merging:
         chosen: dict[str, frozenset[Identity]] = {}
         found = list(weights)
         for kind in SERIES:
-            sums: dict[Identity, int] = {}
+            sums: Counter[Identity] = Counter()
             for one in found:
-                heaviest: dict[Identity, int] = {}
                 for weight, identity in one.get(kind, ()):  # once for each broker
-                    heaviest[identity] = heaviest.get(identity, 0) + weight
-                for identity, weight in heaviest.items():
-                    sums[identity] = sums.get(identity, 0) + weight
+                    sums[identity] += weight
             chosen[kind] = frozenset(
                 heapq.nlargest(self._rows_max[kind], sums, key=lambda identity: (sums[identity], identity))
             )

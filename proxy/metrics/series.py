@@ -96,8 +96,8 @@ class ClientSeries:
 
     def __init__(self, rows_max: int) -> None:
         self._rows_max = rows_max
-        self._named: set[Identity] = set()
-        self._before: set[Identity] = set()
+        self._named: frozenset[Identity] = frozenset()
+        self._before: frozenset[Identity] = frozenset()
         self._carried: dict[str, Totals] = {}  # type -> amount that keeps `<other>` from decreasing
         self._reported: dict[str, Totals] = {}
         self._heap: list[tuple[int, Identity]] = []
@@ -126,14 +126,9 @@ class ClientSeries:
         """Return the heaviest clients that were visited, with their weights."""
         return list(self._heap)
 
-    def choose(self, named: frozenset[Identity] | None = None) -> None:
-        """Choose the clients with a row of their own, after all were weighed.
-
-        Args:
-            named: those to choose; None: the heaviest.
-        """
-        chosen = {identity for _, identity in self._heap} if named is None else set(named)
-        self._before, self._named = self._named, chosen
+    def choose(self, named: frozenset[Identity]) -> None:
+        """Give these clients rows of their own, after all were weighed."""
+        self._before, self._named = self._named, named
 
     def take(self, views: Iterable[QuotaView]) -> None:
         """Visit a portion of the clients and add up their figures."""
@@ -296,15 +291,19 @@ class QuotaSeries:
 
     def portions(self, now_ms: int) -> Iterator[None]:
         """Visit all clients; the caller may let other tasks run between two portions."""
-        for series in SERIES:
-            yield from self._weigh(series, now_ms)
-            self._series[series].choose()
-            yield from self._take(series, now_ms)
+        yield from self.weigh(now_ms)
+        heaviest = self.weights().items()
+        yield from self.take(
+            {series: frozenset(one for _, one in found) for series, found in heaviest}, now_ms
+        )
 
     def weigh(self, now_ms: int) -> Iterator[None]:
         """Visit all clients, in portions, to find those with the most bytes."""
-        for series in SERIES:
-            yield from self._weigh(series, now_ms)
+        for series, rows in self._series.items():
+            rows.begin()
+            for portion in portions(self._views(series, now_ms)):
+                rows.weigh(portion)
+                yield
 
     def weights(self) -> Weights:
         """Return the heaviest clients, after `weigh`."""
@@ -312,9 +311,11 @@ class QuotaSeries:
 
     def take(self, chosen: Chosen, now_ms: int) -> Iterator[None]:
         """Visit all clients, and add up the figures of those that were chosen; the others go to `<other>`."""
-        for series in SERIES:
-            self._series[series].choose(chosen.get(series, frozenset()))
-            yield from self._take(series, now_ms)
+        for series, rows in self._series.items():
+            rows.choose(chosen.get(series, frozenset()))
+            for portion in portions(self._views(series, now_ms)):
+                rows.take(portion)
+                yield
 
     def rows(self) -> Rows:
         """End the scrape; return the rows by kind of quota."""
@@ -322,19 +323,6 @@ class QuotaSeries:
 
     def _views(self, series: str, now_ms: int) -> Iterable[QuotaView]:
         return self._waits() if series == WAITS else self._quotas.views(now_ms, series)
-
-    def _weigh(self, series: str, now_ms: int) -> Iterator[None]:
-        rows = self._series[series]
-        rows.begin()
-        for portion in portions(self._views(series, now_ms)):
-            rows.weigh(portion)
-            yield
-
-    def _take(self, series: str, now_ms: int) -> Iterator[None]:
-        rows = self._series[series]
-        for portion in portions(self._views(series, now_ms)):
-            rows.take(portion)
-            yield
 
 
 def rows_max(series_max: int) -> dict[str, int]:

@@ -17,7 +17,7 @@ def scrape(series: ClientSeries, views: Iterable[QuotaView]) -> list[Row]:
     series.begin()
     for portion in portions(views):
         series.weigh(portion)
-    series.choose()
+    series.choose(frozenset(identity for _, identity in series.weights()))
     for portion in portions(views):
         series.take(portion)
     return series.rows()
