@@ -186,19 +186,18 @@ async def test_connection_that_waits_for_its_accept_is_served_when_the_listener_
 
 
 @contextmanager
-def starved(port: Port) -> Iterator[socket.socket]:
-    """A client that has connected to a process without a descriptor for it."""
-    with closing(socket.socket()) as client:
-        client.setblocking(False)
-        with no_descriptor_left():
-            client.connect_ex((HOST, port.options.bootstrap_port))
-            yield client
+def starved(port: Port, client: socket.socket) -> Iterator[None]:
+    """Let a client connect to a process without a descriptor for it."""
+    client.setblocking(False)
+    with no_descriptor_left():
+        client.connect_ex((HOST, port.options.bootstrap_port))
+        yield
 
 
 async def test_out_of_descriptors_is_counted_and_does_not_spin(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    with opened() as port:
-        with starved(port):
+    with opened() as port, closing(socket.socket()) as client:
+        with starved(port, client):
             await until(lambda: port.stats.refused["descriptors"] >= 1, "the accept has failed")
             turns = 0
             ended = asyncio.get_running_loop().time() + 0.6  # longer than the pause
@@ -212,9 +211,9 @@ async def test_out_of_descriptors_is_counted_and_does_not_spin(caplog: pytest.Lo
 
 
 async def test_listener_says_that_it_accepts_nothing_until_it_could_again_though_no_client_waits() -> None:
-    with opened() as port:
+    with opened() as port, closing(socket.socket()) as client:
         assert port.listener.not_accepting() == ""
-        with starved(port) as client:
+        with starved(port, client):
             await until(lambda: bool(port.listener.not_accepting()), "the accept has failed")
             assert port.listener.not_accepting() == (
                 f"listener {port.options.name!r} accepts no connection: Too many open files"
@@ -229,8 +228,8 @@ async def test_listener_says_that_it_accepts_nothing_until_it_could_again_though
 
 
 async def test_listener_may_close_while_it_waits_for_descriptors() -> None:
-    with opened() as port:
-        with starved(port):
+    with opened() as port, closing(socket.socket()) as client:
+        with starved(port, client):
             await until(lambda: port.stats.refused["descriptors"] >= 1, "the accept has failed")
             port.listener.close()
         await asyncio.sleep(0.6)  # the pause is half a second: nothing may listen again behind it
