@@ -43,7 +43,6 @@ from proxy.config.options import (
     ReassignmentSettings,
     ReplicationSettings,
     Source,
-    StateOptions,
 )
 from proxy.config.parser import load, parse, read_text, reload
 from proxy.config.schema import Address, Network, decode_hook, encode_hook
@@ -73,7 +72,6 @@ __all__ = [
     "ReassignmentSettings",
     "ReplicationSettings",
     "Source",
-    "StateOptions",
     "command_line_quotas",
     "compare",
     "decode_hook",

@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from proxy.metrics.families import Family, by_label, single
@@ -15,6 +15,36 @@ SHARES_SHOWN_MAX: Final = 64  # keys, by name
 GROUP_CAUSES: Final = ("unreachable", "denied", "cleanup_policy", "version", "unsigned", "failed")
 
 UNSIGNED: Final = ("claim", "ruling", "commit")
+
+
+# Names without "sluice_fleet_", and texts; those with a label have it between.
+_GAUGES: Final = (
+    ("holder", "1 if this member is the fleet's holder, which leases shares to all members"),
+    ("members", "Members that the holder has heard from within one lease; at the holder"),
+    ("leased", "1 while this member has a lease from the holder"),
+    ("cut_off", "1 while this member has had no lease for so long that others use what it had"),
+    ("lease_left_seconds", "Remaining time of the lease; 0 without one"),
+    ("keys", "Quotas with shares of their own, by demand"),
+    ("default_share", "Share of each other quota, 0 to 1"),
+    ("disagreements", "Things in which members differ, as the holder last told"),
+)
+_BY_LABEL: Final = (
+    (
+        *("share", "gauge", "key"),
+        "Share of a quota that this member may use, 0 to 1; of the first quotas by name",
+    ),
+    ("group_problem", "gauge", "cause", "1 while the group that chooses the holder cannot be used, by cause"),
+    (
+        *("unsigned", "counter", "what"),
+        "What was ignored in the group that chooses the holder, since it is not signed with the fleet's secret",
+    ),
+    ("reports", "counter", "result", "Reports of this member to the holder, by result"),
+    ("received_reports", "counter", "result", "Reports and connections of members at the holder, by result"),
+    (
+        *("ended", "counter", "sign"),
+        "Processes of the fleet that this member has found to have ended without a word, by sign",
+    ),
+)
 
 
 class FleetFigures:
@@ -60,80 +90,25 @@ class FleetMetrics:
         figures, lessee, now_ms = self._figures, self._lessee, self._now_ms()
         keys = sorted(key for key in lessee.named if key != DEFAULT_KEY)
         leased = lessee.leased(now_ms)
-        left_seconds = max(0, lessee.until_ms - now_ms) / 1000 if leased else 0
-        for name, text, value in (
-            (
-                "holder",
-                "1 if this member is the fleet's holder, which leases shares to all members",
-                figures.holds,
-            ),
-            (
-                "members",
-                "Members that the holder has heard from within one lease; at the holder",
-                figures.members,
-            ),
-            ("leased", "1 while this member has a lease from the holder", leased),
-            (
-                "cut_off",
-                "1 while this member has had no lease for so long that others use what it had",
-                lessee.cut_off(now_ms),
-            ),
-            ("lease_left_seconds", "Remaining time of the lease; 0 without one", left_seconds),
-            ("keys", "Quotas with shares of their own, by demand", len(keys)),
-            ("default_share", "Share of each other quota, 0 to 1", lessee.share(DEFAULT_KEY, now_ms)),
-            (
-                "disagreements",
-                "Things in which members differ, as the holder last told",
-                figures.disagreements,
-            ),
-        ):
-            yield single(f"sluice_fleet_{name}", "gauge", text, float(value))
-        shares = {key: lessee.share(key, now_ms) for key in keys[:SHARES_SHOWN_MAX]}
-        problems = {cause: float(cause == figures.group_problem) for cause in GROUP_CAUSES}
-        unsigned = {what: figures.unsigned[what] for what in UNSIGNED}
-        ended = {sign: figures.ended[sign] for sign in ("refused", "replaced", "holder")}
-        for name, kind, text, label, counts in (
-            (
-                "share",
-                "gauge",
-                "Share of a quota that this member may use, 0 to 1; of the first quotas by name",
-                "key",
-                shares,
-            ),
-            (
-                "group_problem",
-                "gauge",
-                "1 while the group that chooses the holder cannot be used, by cause",
-                "cause",
-                problems,
-            ),
-            (
-                "unsigned",
-                "counter",
-                "What was ignored in the group that chooses the holder, since it is not signed with the fleet's secret",
-                "what",
-                unsigned,
-            ),
-            (
-                "reports",
-                "counter",
-                "Reports of this member to the holder, by result",
-                "result",
-                figures.reports,
-            ),
-            (
-                "received_reports",
-                "counter",
-                "Reports and connections of members at the holder, by result",
-                "result",
-                figures.received,
-            ),
-            (
-                "ended",
-                "counter",
-                "Processes of the fleet that this member has found to have ended without a word, by sign",
-                "sign",
-                ended,
-            ),
-        ):
-            yield by_label(f"sluice_fleet_{name}", kind, text, label, counts)
+        values = {
+            "holder": figures.holds,
+            "members": figures.members,
+            "leased": leased,
+            "cut_off": lessee.cut_off(now_ms),
+            "lease_left_seconds": max(0, lessee.until_ms - now_ms) / 1000 if leased else 0,
+            "keys": len(keys),
+            "default_share": lessee.share(DEFAULT_KEY, now_ms),
+            "disagreements": figures.disagreements,
+        }
+        for name, text in _GAUGES:
+            yield single(f"sluice_fleet_{name}", "gauge", text, float(values[name]))
+        counts: Mapping[str, Mapping[str, float]] = {
+            "share": {key: lessee.share(key, now_ms) for key in keys[:SHARES_SHOWN_MAX]},
+            "group_problem": {cause: float(cause == figures.group_problem) for cause in GROUP_CAUSES},
+            "unsigned": {what: figures.unsigned[what] for what in UNSIGNED},
+            "reports": figures.reports,
+            "received_reports": figures.received,
+            "ended": {sign: figures.ended[sign] for sign in ("refused", "replaced", "holder")},
+        }
+        for name, kind, label, text in _BY_LABEL:
+            yield by_label(f"sluice_fleet_{name}", kind, text, label, counts[name])

@@ -20,6 +20,20 @@ _PORTION: Final = 2000
 _BASE_MS_MAX: Final = 30_000
 _BASE_MS_MIN: Final = 500
 
+# What `Stats` counts: the attribute, which is the metric's name without "sluice_", and the text.
+_COUNTS: Final = (
+    ("replicas_left_out", "Throttled replicas left out of a Fetch"),
+    (
+        "replica_fetches_answered",
+        "Fetches of followers with an empty response of Sluice, because nothing was left to ask for",
+    ),
+    ("replication_unmirrored", "Fetches that passed unthrottled: too many replicas to remember"),
+    (
+        "replicas_passed_unasked",
+        "New replicas that passed unthrottled: whether they are throttled was not known in time",
+    ),
+)
+
 _Key = tuple[int, bytes, int]  # follower, topic, partition
 
 
@@ -118,33 +132,12 @@ class ReplicationMetrics:
         ]
 
     def _counts(self) -> Iterator[Family]:
-        stats = self._stats
-        for name, text, value in (
-            ("sluice_replicas_left_out", "Throttled replicas left out of a Fetch", stats.replicas_left_out),
-            (
-                "sluice_replica_fetches_answered",
-                "Fetches of followers with an empty response of Sluice, because nothing was left to ask for",
-                stats.replica_fetches_answered,
-            ),
-            (
-                "sluice_replication_unmirrored",
-                "Fetches that passed unthrottled: too many replicas to remember",
-                stats.replication_unmirrored,
-            ),
-            (
-                "sluice_replicas_passed_unasked",
-                "New replicas that passed unthrottled: whether they are throttled was not known in time",
-                stats.replicas_passed_unasked,
-            ),
-            (
-                "sluice_replication_asked_in_vain",
-                "Failed attempts to ask the cluster what is throttled; the last known state stays in use",
-                self._quotas.failed_polls,
-            ),
-        ):
-            yield single(name, "counter", text, value)
+        for name, text in _COUNTS:
+            yield single(f"sluice_{name}", "counter", text, getattr(self._stats, name))
+        text = "Failed attempts to ask the cluster what is throttled; the last known state stays in use"
+        yield single("sluice_replication_asked_in_vain", "counter", text, self._quotas.failed_polls)
         text = "Fetches that passed unthrottled: of an unsupported version"
-        versions = stats.replication_unknown_versions
+        versions = self._stats.replication_unknown_versions
         yield by_label("sluice_replication_unknown_versions", "counter", text, "version", versions)
 
     def _labels(self, key: _Key) -> Labels:

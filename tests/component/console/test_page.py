@@ -178,35 +178,38 @@ def test_client_id_of_markup_is_text(watched: Watched, member: ScriptedMember) -
     assert page.locator("main img, main script, main b").count() == 0
 
 
-def test_stopped_member_is_said(browser: BrowserContext, member: ScriptedMember) -> None:
+@pytest.fixture
+def beside(browser: BrowserContext, member: ScriptedMember) -> Iterator[tuple[ScriptedMember, Watched]]:
+    """A second member, and a page of a console for both."""
     with (
         ScriptedMember("gw-2") as other,
         ConsoleProcess([member.admin, other.admin], refresh=0.5) as console,
         opened(browser, console) as watched,
     ):
-        other.set_clients(row("elsewhere", time=times(broker=0.3)))
-        banners, members = (watched.page.locator(f".panel-{name}") for name in ("banners", "members"))
-        expect(names(watched)).to_have_text(["web-1", "etl", "calm", "elsewhere"])
-        other.freeze()
-        expect(banners).to_contain_text(re.compile(r"Member gw-2 does not respond since \d"))
-        expect(members).to_contain_text("1 of 2 respond")
-        expect(members).to_contain_text(re.compile(r"\d+ requests? to members failed"))
-        expect(names(watched)).to_have_text(["web-1", "etl", "calm"])
-        other.thaw()
-        expect(banners).not_to_contain_text("gw-2")
-        expect(names(watched)).to_have_text(["web-1", "etl", "calm", "elsewhere"])
+        yield other, watched
 
 
-def test_broken_member_is_said_and_others_shown(browser: BrowserContext, member: ScriptedMember) -> None:
-    with (
-        ScriptedMember("gw-2") as other,
-        ConsoleProcess([member.admin, other.admin], refresh=0.5) as console,
-        opened(browser, console) as watched,
-    ):
-        other.bodies["/v1/clients"] = b'{"clients": [{"user": 7}]}'
-        said = "/v1/clients is not Sluice's: Expected `str`, got `int` - at `$.clients[0].user`"
-        expect(watched.page.locator(".panel-banners")).to_contain_text(said)
-        expect(names(watched)).to_have_text(["web-1", "etl", "calm"])
+def test_stopped_member_is_said(beside: tuple[ScriptedMember, Watched]) -> None:
+    other, watched = beside
+    other.set_clients(row("elsewhere", time=times(broker=0.3)))
+    banners, members = (watched.page.locator(f".panel-{name}") for name in ("banners", "members"))
+    expect(names(watched)).to_have_text(["web-1", "etl", "calm", "elsewhere"])
+    other.freeze()
+    expect(banners).to_contain_text(re.compile(r"Member gw-2 does not respond since \d"))
+    expect(members).to_contain_text("1 of 2 respond")
+    expect(members).to_contain_text(re.compile(r"\d+ requests? to members failed"))
+    expect(names(watched)).to_have_text(["web-1", "etl", "calm"])
+    other.thaw()
+    expect(banners).not_to_contain_text("gw-2")
+    expect(names(watched)).to_have_text(["web-1", "etl", "calm", "elsewhere"])
+
+
+def test_broken_member_is_said_and_others_shown(beside: tuple[ScriptedMember, Watched]) -> None:
+    other, watched = beside
+    other.bodies["/v1/clients"] = b'{"clients": [{"user": 7}]}'
+    said = "/v1/clients is not Sluice's: Expected `str`, got `int` - at `$.clients[0].user`"
+    expect(watched.page.locator(".panel-banners")).to_contain_text(said)
+    expect(names(watched)).to_have_text(["web-1", "etl", "calm"])
 
 
 def test_enforcement_that_is_off_is_said_on_every_page(watched: Watched, member: ScriptedMember) -> None:

@@ -57,11 +57,8 @@ def test_merge_takes_live_keys_and_keeps_the_others() -> None:
     assert compare(merged, new).live == ()
 
 
-GATEWAY = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n'
-
-
 def made_in(base: Path, text: str) -> Config:
-    return parsed(GATEWAY + text, base)
+    return parsed(SMALL + text, base)
 
 
 def producer_rate(config: Config, client_id: str, quota_text: str = "") -> float | None:
@@ -97,6 +94,7 @@ def test_file_beats_static_and_arguments_beat_both(tmp_path: Path) -> None:
     given = '[[quota]]\nclient_id = "c"\nproducer_byte_rate = 7\n'
     assert [producer_rate(config, name, given) for name in ("x", "a", "b", "c")] == [1000, 1, 2000, 7]
     assert [producer_rate(config, name) for name in ("x", "a", "b", "c")] == [1000, 1, 2000, 3000]
+    assert producer_rate(made_in(tmp_path, ""), "a") is None  # nothing set means unlimited
 
 
 @pytest.mark.parametrize(
@@ -121,24 +119,23 @@ def test_quotas_file_that_is_not_there(tmp_path: Path) -> None:
         read_definitions(made_in(tmp_path, '[quotas]\nfile = "q.toml"').quotas)
 
 
-def test_gateway_has_one_budget_over_all_brokers_unless_the_file_says_otherwise() -> None:
-    cluster = '[cluster]\nbootstrap = "b:9092"\n'
-    gateway = "[[listeners]]\n"
-    ports = "bootstrap_port = 19290\nfirst_broker_port = 19300\n"
-    sidecar = f'[[listeners]]\nname = "beside"\n{ports}upstreams = {{ 1 = "127.0.0.1:29392" }}\n'
-    for text, scope in (
-        (gateway, "cluster"),
-        (sidecar, "broker"),
-        (gateway + sidecar, "cluster"),
-        (gateway + '[quotas]\nscope = "broker"\n', "broker"),
-        (gateway + '[quotas]\nstore = "cluster"\n', "broker"),  # the brokers' own hold at each of them
-        (gateway + '[quotas]\nstore = "cluster"\nscope = "cluster"\n', "cluster"),
-    ):
-        assert parsed(cluster + text).quotas.scope == scope, text
+SIDECAR = '[[listeners]]\nname = "beside"\nbootstrap_port = 19290\nfirst_broker_port = 19300\n'
+SIDECAR += 'upstreams = { 1 = "127.0.0.1:29392" }\n'
 
 
-def test_old_name_of_a_scope_is_read_with_a_warning() -> None:
-    tables = '[cluster]\nbootstrap = "b:9092"\n[[listeners]]\n[quotas]\nscope = "gateway"\n'
-    config = parsed(tables)
-    assert config.quotas.scope == "cluster"
-    assert 'quotas.scope: "gateway" is now called "cluster"' in config.warnings
+@pytest.mark.parametrize(
+    ("text", "scope"),
+    [
+        ("[[listeners]]\n", "cluster"),
+        (SIDECAR, "broker"),
+        ("[[listeners]]\n" + SIDECAR, "cluster"),
+        ('[[listeners]]\n[quotas]\nscope = "broker"\n', "broker"),
+        ('[[listeners]]\n[quotas]\nscope = "gateway"\n', "cluster"),  # its old name
+        ('[[listeners]]\n[quotas]\nstore = "cluster"\n', "broker"),  # the brokers' own hold at each of them
+        ('[[listeners]]\n[quotas]\nstore = "cluster"\nscope = "cluster"\n', "cluster"),
+    ],
+)
+def test_gateway_has_one_budget_over_all_brokers_unless_the_file_says_otherwise(
+    text: str, scope: str
+) -> None:
+    assert parsed('[cluster]\nbootstrap = "b:9092"\n' + text).quotas.scope == scope
