@@ -24,7 +24,7 @@ from offline.errors import ReplayError
 from offline.replay.driver import Driver
 from offline.replay.messages import Broker
 from offline.replay.reading import capture_files, read
-from offline.replay.report import fetched_more, page, pictures, result, series, shown
+from offline.replay.report import fetched_more, page, result, series, shown
 from offline.replay.schedule import Plan, plan
 from offline.replay.target import requirements_of
 
@@ -188,7 +188,7 @@ def _write(args: argparse.Namespace, planned: Plan, found: dict[str, Any], drive
     if args.json is not None:
         _whole(args.json, json.dumps(found, indent=2) + "\n")
     if args.html is not None:
-        _whole(args.html, page(title, target, found, pictures(series(planned, driver.samples))))
+        _whole(args.html, page(title, target, found, series(planned, driver.samples)))
     _summary(found)
 
 

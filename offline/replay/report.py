@@ -5,14 +5,13 @@ a request without one, because it never came, or because the request was not sen
 has an infinite latency, and a percentile at such a request is None. For the requests with a response the result has the
 recorded figures too: the broker's time and the delay by quotas.
 
-The charts are requests per second and latency over time, as SVG text. Axes go from 0 to a round number above the
+The charts are requests per second and latency over time, as SVG. Axes go from 0 to a round number above the
 highest value. Numbers are written without exponents, and the margin beside the axis is as wide as the longest one.
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -44,7 +43,6 @@ _HEIGHT: Final = 180
 _TICKS: Final = 5  # at most so many steps from 0 to the end of an axis
 _DIGIT_WIDTH: Final = 8  # of the font's 12; no digit is wider
 _UNITS: Final = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
-Curve = tuple[str, Sequence[float | None]]  # its name, and a value for each interval
 
 
 class Point(NamedTuple):
@@ -232,10 +230,9 @@ def series(plan: Plan, samples: Samples) -> list[Point]:
     return points
 
 
-def page(title: str, target: str, result: Mapping[str, Any], pictures: Sequence[str]) -> str:
-    """Return the HTML page; `pictures` are HTML figures."""
+def page(title: str, target: str, result: Mapping[str, Any], series: Sequence[Point]) -> str:
+    """Return the HTML page."""
     from jinja2 import Environment, StrictUndefined  # an extra: the commands are there without it
-    from markupsafe import Markup
 
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -248,7 +245,9 @@ def page(title: str, target: str, result: Mapping[str, Any], pictures: Sequence[
         whole_and_apis=[("all", result), *result["apis"].items()],
         columns=_COLUMNS,
         more=fetched_more(result),
-        pictures=map(Markup, pictures),
+        pictures=pictures(series),
+        width=_WIDTH,
+        height=_HEIGHT,
     )
 
 
@@ -270,18 +269,28 @@ def fetched_more(result: Mapping[str, Any]) -> str:
     )
 
 
-def pictures(series: Sequence[Point]) -> list[str]:
-    """Return both pictures as HTML; none for a replay that is no longer than one interval."""
+class Picture(NamedTuple):
+    """A figure of curves over time, in the units of its drawing.
+
+    Attributes:
+        left: the width of the margin beside the upward axis, whose labels are there.
+        up, along: the labels of both axes, each behind its place.
+        curves: a class, name and SVG path of each.
+    """
+
+    title: str
+    left: int
+    up: Sequence[tuple[float, str]]
+    along: Sequence[tuple[float, str]]
+    curves: Sequence[tuple[str, str, str]]
+
+
+def pictures(series: Sequence[Point]) -> list[Picture]:
+    """Return both figures; none for a replay that is no longer than one interval."""
     if len(series) < 2:
         return []
-    rates: list[Curve] = [
-        ("due", [point.due for point in series]),
-        ("responses", [point.responses for point in series]),
-    ]
-    latencies: list[Curve] = [
-        ("p50", [point.p50_ms for point in series]),
-        ("p99", [point.p99_ms for point in series]),
-    ]
+    rates = {"due": [point.due for point in series], "responses": [point.responses for point in series]}
+    latencies = {"p50": [point.p50_ms for point in series], "p99": [point.p99_ms for point in series]}
     return [_picture("Requests/s", rates, series), _picture("Latency, ms", latencies, series)]
 
 
@@ -298,27 +307,23 @@ def ticks(highest: float) -> list[float]:
     return [float(f"{number * step:.6g}") for number in range(count + 1)]
 
 
-def _picture(title: str, curves: Sequence[Curve], series: Sequence[Point]) -> str:
-    """Return one figure as HTML: axes, a legend, and curves that have a gap for None."""
+def _picture(title: str, curves: Mapping[str, Sequence[float | None]], series: Sequence[Point]) -> Picture:
+    """Return one figure: its axes, and curves by name that have a gap for None."""
     end_s = series[-1].start_s + series[-1].seconds
     size, unit = next((size, unit) for least, size, unit in _UNITS if end_s >= least)
-    values = [value for _, curve in curves for value in curve if value is not None]
-    up = ticks(max(values, default=1.0))
-    marks = [_mark_of_value(value, up[-1]) for value in up]
-    marks += [_mark_of_time(time, end_s / size, unit) for time in ticks(end_s / size) if time <= end_s / size]
-    left = 16 + _DIGIT_WIDTH * max(len(_written(value)) for value in up)
+    up = ticks(max((value for curve in curves.values() for value in curve if value is not None), default=1.0))
+    labels = list(map(_written, up))
+    along = [time for time in ticks(end_s / size) if time <= end_s / size]
     middles = [(point.start_s + point.seconds / 2) / end_s * _WIDTH for point in series]
-    paths = [
-        f'<path class="{kind}" d="{_path(middles, curve, up[-1])}"/>'
-        for kind, (_, curve) in zip("ab", curves, strict=True)
-    ]
-    legend = " &nbsp; ".join(
-        f'<span class="{kind}">━</span> {escape(name)}' for kind, (name, _) in zip("ab", curves, strict=True)
-    )
-    return (
-        f"<figure><figcaption>{escape(title)}: {legend}</figcaption>"
-        f'<svg viewBox="{-left} -10 {_WIDTH + left + 40} {_HEIGHT + 40}" role="img" aria-label="{escape(title)}">'
-        f"{''.join(marks)}{''.join(paths)}</svg></figure>"
+    return Picture(
+        title,
+        16 + _DIGIT_WIDTH * max(map(len, labels)),
+        [(_HEIGHT * (1 - value / up[-1]), label) for value, label in zip(up, labels, strict=True)],
+        [(time * size / end_s * _WIDTH, f"{_written(time)} {unit}") for time in along],
+        [
+            (kind, name, _path(middles, curve, up[-1]))
+            for kind, (name, curve) in zip("ab", curves.items(), strict=True)
+        ],
     )
 
 
@@ -334,19 +339,6 @@ def _path(middles: Sequence[float], curve: Sequence[float | None], top: float) -
             f"{'L' if joined else 'M'}{x:.1f},{_HEIGHT * (1 - value / top):.1f}{'h.1' if alone else ''}"
         )
     return " ".join(steps)
-
-
-def _mark_of_value(value: float, top: float) -> str:
-    y = _HEIGHT * (1 - value / top)
-    return (
-        f'<line x1="0" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        f'<text x="-8" y="{y + 4:.1f}" text-anchor="end">{_written(value)}</text>'
-    )
-
-
-def _mark_of_time(time: float, end: float, unit: str) -> str:
-    x = time / end * _WIDTH
-    return f'<text x="{x:.1f}" y="{_HEIGHT + 20}" text-anchor="middle">{_written(time)} {unit}</text>'
 
 
 def _written(value: float) -> str:

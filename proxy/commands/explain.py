@@ -48,6 +48,8 @@ from proxy.system.errors import SluiceError, UsageError
 
 DESCRIPTION: Final = "Show where a client's time goes and which quota it waits for, or the clients of a user."
 _Document = TypeVar("_Document", bound=Document)
+_Responses = tuple[dict[str, _Document], dict[str, Refused], dict[str, str]]
+"""By admin port: the documents, what those say that have none, and the problems of the others."""
 _SEVERAL_SECONDS_MAX: Final = 5.0  # one that hangs delays the others' verdict
 
 
@@ -84,50 +86,40 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("explain: --client-id or --user is missing")
     if options.client_id is None:
         return _run_user(admins, options)
-    asked = _Asked(admins, options)
-    if not asked.found:
-        return _unknown(asked, admins, options)
-    _say_missing(asked.problems, asked.found)
-    document = merge_client(list(asked.found.values()), list(asked.problems))
+    found, refused, problems = _read_client(admins, options)
+    if not found:
+        _say_missing(problems, {})
+        if not refused:
+            return FAILED
+        responding = [admin for admin in admins if admin not in problems]
+        _print_unknown(next(iter(refused.values())), responding, list(problems), options)
+        return FAILED if problems else NEGATIVE
+    _say_missing(problems, found)
+    document = merge_client(list(found.values()), list(problems))
     print_result(options.format, json.loads(encode(document)), verdict(document))
     return OK
 
 
-class _Asked:
-    """The members' documents on the client; if several users have the client id, on the one that waits longest.
+def _read_client(admins: Sequence[str], options: argparse.Namespace) -> _Responses[ClientDocument]:
+    """Read the members' documents on the client; if several users have its id, on the one that waits longest."""
+    fields = {"client_id": options.client_id, "window": options.window}
+    if options.address:
+        fields["address"] = options.address
+    seconds_max = SECONDS_MAX if len(admins) == 1 else _SEVERAL_SECONDS_MAX
 
-    Args:
-        admins: the members' admin ports.
+    def ask(some: Sequence[str], user: str | None) -> _Responses[ClientDocument]:
+        path = f"/v1/client?{urlencode(fields if user is None else {**fields, 'user': user})}"
+        return _read_all(some, path, ClientDocument, seconds_max=seconds_max)
 
-    Raises:
-        UsageError: an address is neither HOST:PORT nor a URL.
-    """
-
-    def __init__(self, admins: Sequence[str], options: argparse.Namespace) -> None:
-        self.found: dict[str, ClientDocument] = {}
-        self.unknown: Refused | None = None  # what a member says that does not know the client
-        self.problems: dict[str, str] = {}  # by admin port
-        self._fields = {"client_id": options.client_id, "window": options.window}
-        if options.address:
-            self._fields["address"] = options.address
-        self._seconds_max = SECONDS_MAX if len(admins) == 1 else _SEVERAL_SECONDS_MAX
-        self._ask(admins, options.user)
-        if not self.found:
-            return
-        user = worst(list(self.found.values())).user
-        others = [admin for admin, one in self.found.items() if one.user != user]
+    found, refused, problems = ask(admins, options.user)
+    if found:
+        user = worst(list(found.values())).user
+        others = [admin for admin, one in found.items() if one.user != user]
         if others:  # they have this client id of another user, and perhaps of this one too
-            self.found = {admin: one for admin, one in self.found.items() if one.user == user}
-            self._ask(others, user)
-        self.found = {admin: self.found[admin] for admin in admins if admin in self.found}
-
-    def _ask(self, admins: Sequence[str], user: str | None) -> None:
-        fields = self._fields if user is None else {**self._fields, "user": user}
-        path = f"/v1/client?{urlencode(fields)}"
-        found, refused, problems = _read_all(admins, path, ClientDocument, seconds_max=self._seconds_max)
-        self.found.update(found)
-        self.problems.update(problems)
-        self.unknown = next(iter(refused.values()), self.unknown)
+            more, _, silent = ask(others, user)
+            found = {admin: one for admin, one in found.items() if one.user == user} | more
+            problems |= silent
+    return {admin: found[admin] for admin in admins if admin in found}, refused, problems
 
 
 def _read_all(
@@ -137,8 +129,8 @@ def _read_all(
     *,
     seconds_max: float = _SEVERAL_SECONDS_MAX,
     bytes_max: int = RESPONSE_BYTES_MAX,
-) -> tuple[dict[str, _Document], dict[str, Refused], dict[str, str]]:
-    """Return the members' documents, what those say that have none, and the problems of the others, by admin port.
+) -> _Responses[_Document]:
+    """Read a document from all members.
 
     Raises:
         UsageError: an address is neither HOST:PORT nor a URL.
@@ -193,16 +185,6 @@ def _shared(admins: Sequence[str]) -> bool:
         return True
     found, _, _ = _read_all(admins, "/v1/status", StatusDocument)
     return one_budget([one.member for one in found.values()])
-
-
-def _unknown(asked: _Asked, admins: Sequence[str], options: argparse.Namespace) -> int:
-    """Print that no member has seen the client, or that a member which may have does not respond; return the code."""
-    _say_missing(asked.problems, {})
-    if asked.unknown is None:
-        return FAILED
-    responding = [admin for admin in admins if admin not in asked.problems]
-    _print_unknown(asked.unknown, responding, list(asked.problems), options)
-    return FAILED if asked.problems else NEGATIVE
 
 
 def _print_unknown(

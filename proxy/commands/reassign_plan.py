@@ -200,10 +200,10 @@ def table(plan: Plan, sizes: Sizes) -> Iterator[str]:
         yield f"batch {number}: {amounts.count(len(batch), 'partition')}, {added} added, {size}"
         rows = [("partition", "replicas", "add", "drop", "leader", "bytes")]
         rows += [_row(step, sizes) for step in batch]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)]
-            yield "  ".join(("", *cells, row[-1].rjust(widths[-1])))
+        width = max(len(row[-1]) for row in rows)
+        yield from (
+            f"  {line}" for line in amounts.aligned([(*row[:-1], row[-1].rjust(width)) for row in rows])
+        )
         yield ""
     steps = [step for batch in plan.batches for step in batch]
     sums = _totals(steps, sizes)

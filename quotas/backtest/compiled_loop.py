@@ -37,7 +37,6 @@ BURST_MS: Final = 3
 HOLDS_NEW: Final = 4  # kip13: whether the first Produce of a connection may have to wait
 MUTE_MS_MAX: Final = 5
 START_S: Final = 6  # the second at which `load` begins
-OPTION_FIELDS: Final = 7
 
 # A row of the trace: one decision (at_us, channel, hold_until_ms, throttle_ms, bytes).
 TRACE_FIELDS: Final = 5

@@ -31,16 +31,6 @@ from quotas.limiters.rate import NEVER_MS, SampledRate
 # part of their bytes pass; the rest is the backlog.
 
 
-class Backlog(Protocol):
-    """The bytes that the clients of one budget would have left to send with enforcement, if they kept their rate."""
-
-    def add(self, size: int, limit: float, now_ms: int) -> None:
-        """Add bytes that were sent; `limit` is in bytes/s."""
-
-    def bytes(self, limit: float, now_ms: int) -> float:
-        """Return the backlog in bytes; `limit` is in bytes/s."""
-
-
 class SampledBacklog:
     """The backlog under a limit over Kafka's sampled windows.
 
@@ -96,6 +86,9 @@ class PacedBacklog:
         """Return the backlog in bytes; `limit` is in bytes/s."""
         return max(0.0, self._level - limit * (now_ms - self._level_ms) / 1000)
 
+
+Backlog = SampledBacklog | PacedBacklog
+"""The bytes that the clients of one budget would have left to send with enforcement, if they kept their rate."""
 
 # Waits are added to the counters at least this often, scaled to real time.
 COUNT_MS: Final = 10_000

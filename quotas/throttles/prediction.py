@@ -14,9 +14,10 @@ This module is not used while quotas are enforced.
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from quotas.limiters.limiter import Flow, Limiter
+from quotas.limiters.sampled import SampledLimit
 from quotas.limiters.virtual_time import BudgetTime, ConnectionTime
 from quotas.throttles.figures import ThrottleCounters
 
@@ -24,16 +25,8 @@ from quotas.throttles.figures import ThrottleCounters
 _LOOKS_MAX: Final = 4
 
 
-class Budget(Protocol):
-    """A limiter of any kind, as far as predictions need it."""
-
-    virtual_time: BudgetTime | None
-
-    def elapse(self, ms: int) -> None:
-        """Move all records back by `ms`, as if that much more time had passed."""
-
-    def free_ms(self, now_ms: int) -> int:
-        """Return the unused part of the limit as time in ms at its rate; 0 if the limit is exceeded."""
+Budget = Limiter | SampledLimit
+"""A limiter of any kind; that of request time is no `Limiter`, as it decides on nothing."""
 
 
 def predict(

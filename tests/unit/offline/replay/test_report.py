@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from offline.replay.driver import DROPPED, IN_FLIGHT, LEFT_OUT, LOST, NEVER_SENT, NOT_REACHED, SILENT, Samples
-from offline.replay.report import Point, fetched_more, page, pictures, result, series
+from offline.replay.report import Picture, Point, fetched_more, page, pictures, result, series
 from offline.replay.schedule import Plan, Recorded, plan
 from offline.replay.target import LeftOut
 from protocol.api import FETCH, METADATA, PRODUCE
@@ -106,16 +106,19 @@ def test_a_request_at_the_very_end_is_no_interval_of_its_own() -> None:
     assert [round(point.due) for point in series(planned, Samples(31))] == [10, 10, 11]
 
 
+def heights(picture: Picture) -> list[float]:
+    return [float(y) for _, _, path in picture.curves for y in re.findall(r"[ML][0-9.]+,([0-9.]+)", path)]
+
+
 def test_the_axes_reach_around_every_value_and_write_it_out() -> None:
     """A label as 1.23e+04 was longer than the space beside the axis, and cut off."""
     points = [Point(0.0, 400.0, 12_345.0, 12_000.0, 1.0, 2.0), Point(400.0, 400.0, 9000.0, 9000.0, 1.0, 2.0)]
     requests, latency = pictures(points)
-    assert re.findall(r'text-anchor="end">([^<]*)<', requests) == ["0", "5,000", "10,000", "15,000"]
-    assert 'viewBox="-64 ' in requests  # 16 and 8 for each of the six characters of 15,000
-    assert re.findall(r'text-anchor="middle">([^<]*)<', latency) == ["0 min", "5 min", "10 min"]
-    heights = [float(y) for y in re.findall(r"[ML][0-9.]+,([0-9.]+)", requests + latency)]
-    assert len(heights) == 8
-    assert all(0 <= y <= 180 for y in heights)
+    assert [label for _, label in requests.up] == ["0", "5,000", "10,000", "15,000"]
+    assert requests.left == 64  # 16 and 8 for each of the six characters of 15,000
+    assert [label for _, label in latency.along] == ["0 min", "5 min", "10 min"]
+    assert len(heights(requests) + heights(latency)) == 8
+    assert all(0 <= y <= 180 for y in heights(requests) + heights(latency))
     assert pictures(points[:1]) == []
 
 
@@ -124,8 +127,9 @@ def test_a_curve_has_a_gap_where_nothing_is_known() -> None:
     requests, latency = pictures(
         [Point(float(at), 1.0, 4, 4, value, value) for at, value in enumerate(values)]
     )
-    assert latency.count('d="M107.5,90.0h.1 M537.5,0.0 L752.5,0.0"') == 2  # a dot, a gap, a line; p50 and p99
-    assert requests.count("M") == 2
+    dot_gap_line = "M107.5,90.0h.1 M537.5,0.0 L752.5,0.0"
+    assert latency.curves == [("a", "p50", dot_gap_line), ("b", "p99", dot_gap_line)]
+    assert [path.count("M") for _, _, path in requests.curves] == [1, 1]
 
 
 def test_fetches_that_brought_more_than_recorded_are_reported() -> None:
@@ -145,7 +149,7 @@ def test_fetches_that_brought_more_than_recorded_are_reported() -> None:
 
 def test_page_stands_alone_and_escapes() -> None:
     found = measured()
-    text = page("Replay of <x>", "h:1", found.result, pictures(series(*found[:2])))
+    text = page("Replay of <x>", "h:1", found.result, series(*found[:2]))
     assert "Replay of &lt;x&gt;" in text
     for outside in ("<script", "<link", "src=", "@import", "url(http"):
         assert outside not in text

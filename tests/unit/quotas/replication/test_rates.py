@@ -85,6 +85,8 @@ def test_pace_lets_a_batch_larger_than_its_bucket_through_alone() -> None:
     assert rate.grant(MB, MB, 0) == MB
     rate.reserve(1)
     assert rate.grant(MB, MB, 0) == 0  # something is under way
+    rate.settle(1, 0, 0)  # it did not arrive
+    assert rate.grant(MB, MB, 0) == MB
 
 
 def test_paced_rate_bounds_the_debt_of_in_sync_replicas() -> None:
