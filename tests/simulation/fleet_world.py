@@ -5,13 +5,13 @@ started. Whenever a share rises, the shares that all running processes may use a
 the budget, and one cut-off share for each member that is cut off (fleet.md, "Budgets").
 """
 
-import heapq
 from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
 from typing import Final
 
 from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Wish
+from tests.simulation.clock import Clock
 from tests.simulation.fleet_faults import ALL_FAULTS, SHORT_MS, Faults
 from tests.simulation.fleet_ledger import Ledger
 from tests.simulation.fleet_processes import (
@@ -46,7 +46,7 @@ def chaotic(seed: int, faults: Faults = ALL_FAULTS, seconds: int = 20) -> "World
     return world
 
 
-class World:
+class World(Clock):
     """All processes, and the events to come.
 
     Args:
@@ -62,10 +62,10 @@ class World:
     def __init__(
         self, seed: int, members: int, workers: int, faults: Faults | None = None, lease_ms: int = LEASE_MS
     ) -> None:
+        super().__init__()
         self.random = Random(seed)
         self.faults = faults or Faults()
         self.terms = LeaseTerms(lease_ms, lease_ms // 15, MEMBERS_MAX)
-        self.now_ms = 0
         self.generation = 0
         self.committed: Committed | None = None
         self.orphans: list[Worker] = []  # whose control process has ended
@@ -73,8 +73,6 @@ class World:
         self.members: list[MemberProcess] = []
         self.demand: dict[LesseeId, dict[str, Wish]] = {}
         self.responses: dict[tuple[Process, LesseeId], Callable[[Grants | None], None]] = {}
-        self._numbers = 0
-        self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._arrival_ms: dict[Process, int] = {}
         self.ledger = Ledger()
         self.worst = 0.0
@@ -131,17 +129,11 @@ class World:
 
     def number(self) -> int:
         """Return another number each time."""
-        self._numbers += 1
-        return self._numbers
+        return next(self._order)
 
     def clock(self) -> tuple[float, int]:
         """Return the rate and the offset of a host's clock."""
         return 1 + self.random.uniform(-1, 1) * self.faults.drift, self.random.randrange(1 << 40)
-
-    def at(self, ms: int, act: Callable[[], object]) -> None:
-        """Do something at a time."""
-        self._numbers += 1
-        heapq.heappush(self._events, (ms, self._numbers, act))
 
     def send(self, to: Process, act: Callable[[], None]) -> None:
         """Deliver a message after a while; messages to one process arrive in order."""
@@ -149,14 +141,6 @@ class World:
         ms = max(ms, self._arrival_ms.get(to, 0))
         self._arrival_ms[to] = ms
         self.at(ms, lambda: to.run(act))
-
-    def run(self, until_ms: int) -> None:
-        """Run until a time, and check the bound at each event."""
-        events = self._events
-        while events and events[0][0] <= until_ms:
-            self.now_ms, _, act = heapq.heappop(events)
-            act()
-        self.now_ms = until_ms
 
     def used(self, key: str) -> float:
         """The share of a key that all processes may use now, without those that drain."""

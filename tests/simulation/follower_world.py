@@ -6,7 +6,6 @@ in order, connections break, and the holder may be away. No bytes and no sockets
 leases themselves.
 """
 
-import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from quotas.sharing.followers import FollowerShares, follower_key
 from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
+from tests.simulation.clock import Clock
 
 FOLLOWER: Final = 9
 KEY: Final = follower_key(FOLLOWER)
@@ -60,7 +60,7 @@ class Sidecar:
     arrival_ms: int = 0
 
 
-class FollowerWorld:
+class FollowerWorld(Clock):
     """The world.
 
     Attributes:
@@ -70,17 +70,15 @@ class FollowerWorld:
     """
 
     def __init__(self, quota: float, names: tuple[str, ...], batch: int, seed: int = 1) -> None:
+        super().__init__()
         self.quota = quota
         self.batch = batch
         self.dice = random.Random(seed)
         self.terms = LeaseTerms(LEASE_MS, 1000, len(names))
         self.breaks = 0.0
-        self.now_ms = 0
         self.arrivals: list[tuple[int, int, str]] = []
         self.sidecars: dict[str, Sidecar] = {}
         self._runs = count(1)
-        self._order = count()
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
         self.holder: Lessor | None = None
         self.start_holder()
         for leader, name in enumerate(names, 1):
@@ -95,13 +93,9 @@ class FollowerWorld:
             self._break(sidecar)
         self.holder = Lessor(self.terms, next(self._runs), lambda _: 1.0, self.now_ms, LEASE_MS)
 
-    def run(self, milliseconds: int) -> None:
+    def run_for(self, milliseconds: int) -> None:
         """Let time pass."""
-        until_ms = self.now_ms + milliseconds
-        while self._events and self._events[0][0] <= until_ms:
-            self.now_ms, _, work = heapq.heappop(self._events)
-            work()
-        self.now_ms = until_ms
+        self.run(self.now_ms + milliseconds)
 
     def share(self, name: str) -> float:
         """The share of a process now."""
@@ -145,7 +139,7 @@ class FollowerWorld:
         return Sidecar(name, quotas, lessee, shares, claim, self.batch)
 
     def _in(self, in_ms: int, work: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (self.now_ms + max(1, in_ms), next(self._order), work))
+        self.at(self.now_ms + max(1, in_ms), work)
 
     def _fetches(self, sidecar: Sidecar) -> Callable[[], None]:
         """One Fetch after another, as a follower's thread sends them."""

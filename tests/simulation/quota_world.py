@@ -5,13 +5,11 @@ It knows no Kafka bytes: a request is a size, a channel is what `proxy.channel` 
 sends as much as it may. Latencies and timers jitter by a seeded generator; the seed is part of every result.
 """
 
-import heapq
 import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from typing import Any
 
 from quotas.definitions.definitions import StaticQuotas
@@ -20,6 +18,7 @@ from quotas.limiters.limiter import Flow
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.options import capped
 from quotas.throttles.bandwidth import Throttle
+from tests.simulation.clock import Clock
 from tests.simulation.kafka_broker import KafkaGate
 from tests.support.engines import engine_with
 
@@ -97,7 +96,7 @@ def gates_of(engine: Engine) -> Gates:
     return gate
 
 
-class World:
+class World(Clock):
     """The clock and everything in it; `run` returns when the time is over."""
 
     def __init__(
@@ -110,19 +109,17 @@ class World:
         latency_ms: tuple[int, int] = (1, 6),
         kafka: bool = False,
     ) -> None:
+        super().__init__()
         self.gates = gates
         self.seed = seed
         self.random = random.Random(seed)
         self.mute_ms_max = mute_ms_max
         self.timer_late_ms = timer_late_ms
         self.latency_range_ms = latency_ms
-        self.now_ms = 0
         self.kafka = kafka  # the gates are Kafka's own: a Fetch that is too much brings nothing
         self.records: list[Record] = []
         self.waits = Waits()
         self.channels: list[Channel] = []
-        self._order = count()
-        self._events: list[tuple[int, int, Callable[[], object]]] = []
 
     def add(self, options: ClientOptions, times: int = 1) -> None:
         """So many clients of the same kind, each with its own connection."""
@@ -133,10 +130,6 @@ class World:
             if options.stop_ms is not None and options.closes:
                 self.at(options.stop_ms, channel.close)
 
-    def at(self, when_ms: int, what: Callable[[], object]) -> None:
-        """Do something at a time, exactly."""
-        heapq.heappush(self._events, (max(when_ms, self.now_ms), next(self._order), what))
-
     def timer(self, when_ms: int, what: Callable[[], None]) -> None:
         """Do something at a time, as late as a loop's timers are."""
         self.at(when_ms + self.random.randint(0, self.timer_late_ms), what)
@@ -144,13 +137,6 @@ class World:
     def latency_ms(self) -> int:
         """One way between two machines, or through a broker."""
         return self.random.randint(*self.latency_range_ms)
-
-    def run(self, until_ms: int) -> None:
-        """Let things happen until a time."""
-        while self._events and self._events[0][0] <= until_ms:
-            self.now_ms, _, what = heapq.heappop(self._events)
-            what()
-        self.now_ms = until_ms
 
     # -- figures
 

@@ -33,9 +33,9 @@ def assert_held(found: FollowerWorld, cut_off: int = 0) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_all_load_at_one_leader_gets_nearly_all(seed: int) -> None:
     found = world(seed)
-    found.run(LEARNED_MS)
+    found.run_for(LEARNED_MS)
     found.sidecars["b"].supply = PLENTY
-    found.run(MOVED_MS + 30_000)
+    found.run_for(MOVED_MS + 30_000)
     assert found.rate(LEARNED_MS + MOVED_MS, found.now_ms) >= 0.95 * Q
     assert_held(found)
 
@@ -45,7 +45,7 @@ def test_loads_at_several_leaders_share_the_whole_quota_equally(loaded: tuple[st
     found = world()
     for name in loaded:
         found.sidecars[name].supply = PLENTY
-    found.run(60_000)
+    found.run_for(60_000)
     whole = found.rate(20_000, 60_000)
     assert whole >= 0.95 * Q
     for name in loaded:
@@ -55,11 +55,11 @@ def test_loads_at_several_leaders_share_the_whole_quota_equally(loaded: tuple[st
 
 def test_load_that_begins_while_another_leader_has_all_gets_its_half() -> None:
     found = world()
-    found.run(LEARNED_MS)
+    found.run_for(LEARNED_MS)
     found.sidecars["a"].supply = PLENTY
-    found.run(10_000)
+    found.run_for(10_000)
     found.sidecars["b"].supply = PLENTY
-    found.run(MOVED_MS + 10_000)
+    found.run_for(MOVED_MS + 10_000)
     since_ms = found.now_ms - 10_000
     assert found.rate(since_ms, found.now_ms, "b") == pytest.approx(Q / 2, rel=0.08)
     assert found.rate(since_ms, found.now_ms) >= 0.95 * Q
@@ -71,7 +71,7 @@ def test_rate_that_a_slow_leader_cannot_use_goes_to_the_others() -> None:
     for name in NAMES:
         found.sidecars[name].supply = PLENTY
     found.sidecars["c"].pace = 400_000
-    found.run(60_000)
+    found.run_for(60_000)
     # It sends 0.1 of the quota and keeps 0.2: twice what it uses, to notice when it can send more.
     assert found.rate(20_000, 60_000) >= 0.85 * Q
     assert_held(found)
@@ -79,10 +79,10 @@ def test_rate_that_a_slow_leader_cannot_use_goes_to_the_others() -> None:
 
 def test_load_that_moves_from_leader_to_leader_never_adds_up() -> None:
     found = world()
-    found.run(LEARNED_MS)
+    found.run_for(LEARNED_MS)
     for turn in range(12):
         found.sidecars[NAMES[turn % 3]].supply = 5 * Q
-        found.run(6_000)
+        found.run_for(6_000)
     assert_held(found)
     assert found.rate(LEARNED_MS, found.now_ms) >= 0.7 * Q
 
@@ -90,16 +90,16 @@ def test_load_that_moves_from_leader_to_leader_never_adds_up() -> None:
 def test_holder_that_is_gone_leaves_equal_shares() -> None:
     found = world()
     found.sidecars["a"].supply = PLENTY
-    found.run(20_000)
+    found.run_for(20_000)
     found.holder = None
-    found.run(LEASE_MS)
+    found.run_for(LEASE_MS)
     assert found.cut_off == len(NAMES)
     assert found.share("a") == pytest.approx(1 / 3)
-    found.run(30_000)
+    found.run_for(30_000)
     since_ms = found.now_ms - 25_000
     assert found.rate(since_ms, found.now_ms) == pytest.approx(Q / 3, rel=0.06)  # (N - 1) / N is lost
     found.start_holder()
-    found.run(LEARNED_MS + 20_000)
+    found.run_for(LEARNED_MS + 20_000)
     assert found.rate(found.now_ms - 15_000, found.now_ms) >= 0.95 * Q
     assert_held(found)
 
@@ -108,9 +108,9 @@ def test_member_that_is_cut_off_goes_on_at_an_equal_share_on_top() -> None:
     found = world()
     for name in NAMES:
         found.sidecars[name].supply = PLENTY
-    found.run(20_000)
+    found.run_for(20_000)
     found.sidecars["c"].online = False
-    found.run(LEASE_MS + 25_000)
+    found.run_for(LEASE_MS + 25_000)
     since_ms = found.now_ms - 20_000
     assert found.cut_off == 1
     assert found.rate(since_ms, found.now_ms, "c") == pytest.approx(Q / 3, rel=0.06)
@@ -118,9 +118,9 @@ def test_member_that_is_cut_off_goes_on_at_an_equal_share_on_top() -> None:
     assert others == pytest.approx(Q, rel=0.06)
     assert_held(found, cut_off=1)
     found.sidecars["c"].online = True
-    found.run(MOVED_MS)
+    found.run_for(MOVED_MS)
     since_ms = found.now_ms
-    found.run(20_000)
+    found.run_for(20_000)
     assert found.rate(since_ms, found.now_ms) == pytest.approx(Q, rel=0.06)
 
 
@@ -138,7 +138,7 @@ def test_faults_without_a_member_that_is_cut_off_never_add_up_to_more(seed: int)
             sidecar.online = False
         elif chance < 0.5:
             found.holder = None
-        found.run(dice.randint(100, 4_000))
+        found.run_for(dice.randint(100, 4_000))
         sidecar.online = True
         if found.holder is None:
             found.start_holder()
