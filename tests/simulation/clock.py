@@ -1,7 +1,7 @@
-"""A virtual clock: what is to happen, in order of time."""
+"""A virtual clock: what is to happen, in order of time; and the most that has passed in a window of it."""
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 
 
@@ -24,3 +24,15 @@ class Clock:
             self.now_ms, _, act = heapq.heappop(events)
             act()
         self.now_ms = until_ms
+
+
+def largest_window(passed: Sequence[tuple[int, int]], window_ms: int) -> int:
+    """The most bytes that passed in any window of this length; `passed` has times in ms and bytes, in order."""
+    most = total = first = 0
+    for at_ms, size in passed:
+        total += size
+        while passed[first][0] <= at_ms - window_ms:
+            total -= passed[first][1]
+            first += 1
+        most = max(most, total)
+    return most

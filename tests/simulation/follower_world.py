@@ -25,7 +25,7 @@ from quotas.sharing.followers import FollowerShares, follower_key
 from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
-from tests.simulation.clock import Clock
+from tests.simulation.clock import Clock, largest_window
 
 FOLLOWER: Final = 9
 KEY: Final = follower_key(FOLLOWER)
@@ -106,17 +106,9 @@ class FollowerWorld(Clock):
         """How many processes are cut off now."""
         return sum(sidecar.lessee.cut_off(self.now_ms) for sidecar in self.sidecars.values())
 
-    def largest(self, window_ms: int, since_ms: int = 0) -> int:
+    def largest(self, window_ms: int) -> int:
         """The most bytes that came in any window of this length."""
-        most = total = first = 0
-        arrivals = [(at, size) for at, size, _ in self.arrivals if at >= since_ms]
-        for at, size in arrivals:
-            total += size
-            while arrivals[first][0] <= at - window_ms:
-                total -= arrivals[first][1]
-                first += 1
-            most = max(most, total)
-        return most
+        return largest_window([(at, size) for at, size, _ in self.arrivals], window_ms)
 
     def rate(self, since_ms: int, until_ms: int, name: str | None = None) -> float:
         """The bytes/s between two times, through one process or all."""

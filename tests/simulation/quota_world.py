@@ -18,7 +18,7 @@ from quotas.limiters.limiter import Flow
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.options import capped
 from quotas.throttles.bandwidth import Throttle
-from tests.simulation.clock import Clock
+from tests.simulation.clock import Clock, largest_window
 from tests.simulation.kafka_broker import KafkaGate
 from tests.support.engines import engine_with
 
@@ -150,15 +150,8 @@ class World(Clock):
 
     def largest_second(self, limit: float, from_ms: int = 0) -> float:
         """The most that passed in any one second that begins with a record, over the quota."""
-        records = [record for record in self.records if record.at_ms >= from_ms]
-        best = total = first = 0
-        for record in records:
-            total += record.size
-            while records[first].at_ms <= record.at_ms - 1000:
-                total -= records[first].size
-                first += 1
-            best = max(best, total)
-        return best / limit
+        passed = [(record.at_ms, record.size) for record in self.records if record.at_ms >= from_ms]
+        return largest_window(passed, 1000) / limit
 
     def per_client(self) -> list[int]:
         """Bytes of each client over the whole run."""

@@ -8,6 +8,7 @@ from functools import partial
 from quotas.limiters.limiter import Flow
 from quotas.options import Policy
 from quotas.throttles.bandwidth import Throttle
+from tests.simulation.clock import largest_window
 from tests.simulation.quota_world import one_client
 
 LIMIT = 2_000_000.0
@@ -39,14 +40,7 @@ class ThrottleWorld:
 
     def fullest_second(self) -> int:
         """The most bytes that passed within any second."""
-        most = total = first = 0
-        for at_ms, size in self.passed:
-            total += size
-            while self.passed[first][0] <= at_ms - 1000:
-                total -= self.passed[first][1]
-                first += 1
-            most = max(most, total)
-        return most
+        return largest_window(self.passed, 1000)
 
 
 @dataclass(slots=True)
