@@ -18,24 +18,26 @@ import socket
 import struct
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from msgspec import structs
 
-from proxy.channel import ChannelSettings, OngoingMoves, Question
-from proxy.config.options import LimitOptions
-from proxy.net import Connection, Shared
+from proxy.channel import ChannelSettings, Question
+from proxy.channel.settings import AddressMap
+from proxy.config.options import LimitOptions, ListenerOptions
+from proxy.net import Connection, Connections, Listener, Shared
 from proxy.net.shared import Outcome, Withdraw
+from proxy.net.tls import ServerTls
 from proxy.net.upstream import NextRoute, Route, Upstream
 from proxy.system.clock import now_ms
 from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions
-from quotas.replication.replication_quotas import ReplicationQuotas
+from tests.cluster.ports import free_ports
 from tests.support.frames import LIST_OFFSETS, request, some_response
 from tests.support.playbook import gateway_address
 
@@ -141,15 +143,14 @@ class Rig:
         receive_buffer: int = 0,
         next_route: NextRoute | None = None,
         from_address: str = "192.0.2.1",
-        serves_quota_api: bool = False,
-        reassignments: OngoingMoves | None = None,
-        replication: ReplicationQuotas | None = None,
+        **settings: Any,
     ) -> End:
         """Connect one client.
 
         Args:
             send_buffer: narrows what the proxy can send it at once.
             receive_buffer: what it can send while the proxy does not read.
+            settings: further ones of its channel.
         """
         if receive_buffer:
             self._front.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -158,19 +159,12 @@ class Rig:
         accepted.setblocking(False)
         if send_buffer:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
-        settings = ChannelSettings(
-            broker=1,
-            address_map=gateway_address if gateway else None,
-            frame_bytes_max=FRAME_BYTES_MAX,
-            address=from_address,
-            serves_quota_api=serves_quota_api,
-            reassignments=reassignments,
-            replication=replication,
-        )
-        target = self.back.getsockname()[:2] if upstream == KNOWN else upstream
+        address_map = gateway_address if gateway else None
+        made = channel_settings(1, address_map=address_map, address=from_address, **settings)
+        route = Route(1, self.back.getsockname()[:2] if upstream == KNOWN else upstream)
         peer = f"{address[0]}:{address[1]}"
         self.connections.add(
-            Connection(accepted, peer, Route(1, target), settings, self.shared, self._has_ended, next_route)
+            Connection(accepted, peer, route, made, self.shared, self._has_ended, next_route)
         )
         return self._end(sock)
 
@@ -223,6 +217,83 @@ class Rig:
     def _has_ended(self, connection: Connection) -> None:
         self.connections.discard(connection)
         self.ended.append(connection)
+
+
+def channel_settings(
+    broker: int, *, address_map: AddressMap | None = None, **settings: Any
+) -> ChannelSettings:
+    """The settings of a channel; of a sidecar without `address_map`."""
+    return ChannelSettings(
+        broker=broker, address_map=address_map, frame_bytes_max=FRAME_BYTES_MAX, **settings
+    )
+
+
+class Port:
+    """One listener with a bootstrap port and the ports of brokers from 0, and no broker behind them.
+
+    Attributes:
+        asked: the broker behind each port that was connected to.
+        target: the address of all brokers; None: none is known.
+        settings: returns the settings of a new channel; a test may replace it.
+    """
+
+    def __init__(
+        self,
+        limits: LimitOptions | None = None,
+        *,
+        engine: Engine | None = None,
+        broker_id_max: int = 1,
+        **options: Any,
+    ) -> None:
+        first = free_ports(broker_id_max + 2)[0]
+        self.options = ListenerOptions(
+            bind=HOST,
+            advertised_host=HOST,
+            bootstrap_port=first,
+            first_broker_port=first + 1,
+            broker_id_max=broker_id_max,
+            **options,
+        )
+        self.stats = Stats()
+        self.connections = Connections()
+        self.asked: list[int] = []
+        self.target: Upstream | None = None
+        self.settings: Callable[[int], ChannelSettings] = channel_settings
+        if engine is None:
+            engine = Engine(EngineOptions(), Definitions())
+        limits = limits or LimitOptions(frame_bytes_max=FRAME_BYTES_MAX)
+        self.shared = Shared(asyncio.get_running_loop(), engine, limits, self.stats)
+        self.listener = self.another()
+
+    def another(self) -> Listener:
+        """One more listener at the same ports."""
+        tls = ServerTls(self.options.tls, "listeners[0].tls") if self.options.tls else None
+        return Listener(self.options, self._settings, self, self.shared, self.connections, tls)
+
+    def _settings(self, broker: int) -> ChannelSettings:
+        return self.settings(broker)
+
+    def upstream(self, broker: int, tried: Collection[Upstream] = ()) -> tuple[int, Upstream | None]:
+        """Note which port was asked for; return what is behind it."""
+        self.asked.append(broker)
+        return broker, self.target
+
+    def host(self, broker: int, target: Upstream) -> str:
+        """Know no name."""
+        raise AssertionError((broker, target))
+
+    @property
+    def connection(self) -> Connection:
+        """The only connection there is."""
+        (found,) = self.connections
+        return found
+
+    def close(self) -> None:
+        """End everything."""
+        self.listener.close()
+        for connection in list(self.connections):
+            connection.close("drained")
+        self.shared.close()
 
 
 class Clerk:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
@@ -13,74 +13,16 @@ from msgspec.structs import replace
 from proxy.channel import ChannelSettings
 from proxy.channel.settings import ANY_BROKER
 from proxy.config import Address
-from proxy.config.options import LimitOptions, ListenerOptions
-from proxy.net import Connections, Listener, Shared, refuse_taken_ports
-from proxy.net.upstream import Upstream
+from proxy.config.options import LimitOptions
+from proxy.net import refuse_taken_ports
 from proxy.system.errors import StartError
-from proxy.system.stats import Stats
-from quotas.definitions.definitions import Definitions
-from quotas.engine import Engine
-from quotas.options import EngineOptions
-from tests.cluster.ports import free_ports
-from tests.component.proxy.net.rig import HOST, End, no_descriptor_left, until
+from tests.component.proxy.net.rig import HOST, End, Port, no_descriptor_left, until
 
 
-def settings(broker: int) -> ChannelSettings:
-    return ChannelSettings(broker=broker, address_map=None, frame_bytes_max=1000)
-
-
-class Port:
-    """One listener with a bootstrap port and the ports of the brokers 0 and 1, and no broker behind them.
-
-    Attributes:
-        settings: returns the settings of a new channel; a test may replace it.
-    """
-
-    def __init__(self, limits: LimitOptions | None = None, *, reuse_port: bool = False) -> None:
-        first = free_ports(3)[0]
-        self.options = ListenerOptions(
-            bind=HOST,
-            advertised_host=HOST,
-            bootstrap_port=first,
-            first_broker_port=first + 1,
-            broker_id_max=1,
-            reuse_port=reuse_port,
-        )
-        self.stats = Stats()
-        self.connections = Connections()
-        self.asked: list[int] = []
-        self.settings: Callable[[int], ChannelSettings] = settings
-        engine = Engine(EngineOptions(), Definitions())
-        self.shared = Shared(asyncio.get_running_loop(), engine, limits or LimitOptions(), self.stats)
-        self.listener = self.next_route()
-
-    def next_route(self) -> Listener:
-        """One more listener at the same ports."""
-        return Listener(self.options, self._settings, self, self.shared, self.connections)
-
-    def upstream(self, broker: int, tried: Collection[Upstream] = ()) -> tuple[int, Upstream | None]:
-        """Note which port was asked for; no broker is known."""
-        self.asked.append(broker)
-        return broker, None
-
-    def host(self, broker: int, target: Upstream) -> str:
-        """Know no name either."""
-        raise AssertionError((broker, target))
-
-    def client(self, offset: int = 0, *, source: str = HOST) -> socket.socket:
-        """Connect to the bootstrap port, or to one behind it."""
-        address = (HOST, self.options.bootstrap_port + offset)
-        return socket.create_connection(address, timeout=5, source_address=(source, 0))
-
-    def close(self) -> None:
-        """End everything."""
-        self.listener.close()
-        for connection in list(self.connections):
-            connection.close("drained")
-        self.shared.close()
-
-    def _settings(self, broker: int) -> ChannelSettings:
-        return self.settings(broker)
+def connect(port: Port, offset: int = 0, *, source: str = HOST) -> socket.socket:
+    """Connect to the bootstrap port, or to one behind it."""
+    address = (HOST, port.options.bootstrap_port + offset)
+    return socket.create_connection(address, timeout=5, source_address=(source, 0))
 
 
 @contextmanager
@@ -97,14 +39,14 @@ def opened(limits: LimitOptions | None = None) -> Iterator[Port]:
 async def test_port_tells_which_broker_is_meant() -> None:
     with opened() as port:
         for offset in range(3):
-            with closing(port.client(offset)):
+            with closing(connect(port, offset)):
                 await until(lambda wanted=offset: len(port.asked) == wanted + 1, "accepted")  # type: ignore[misc]  # bound early
         assert port.asked == [ANY_BROKER, 0, 1]
 
 
 async def test_connections_are_counted_by_listener() -> None:
     with opened() as port:
-        with closing(port.client()), closing(port.client()):
+        with closing(connect(port)), closing(connect(port)):
             await until(lambda: port.stats.connections["clients"] == 2, "two are open")
         await until(lambda: port.stats.connections["clients"] == 0, "ended")
         assert port.stats.connections_total["clients"] == 2
@@ -112,44 +54,44 @@ async def test_connections_are_counted_by_listener() -> None:
 
 async def test_connection_over_the_limit_is_closed_at_once_and_let_in_below_it() -> None:
     with opened(LimitOptions(connections_max=1)) as port:
-        with closing(port.client()):
+        with closing(connect(port)):
             await until(lambda: len(port.connections) == 1, "the first one is let in")
-            with closing(port.client()) as second:
+            with closing(connect(port)) as second:
                 await until(lambda: port.stats.refused["connections_max"] == 1, "the second one is refused")
                 assert second.recv(1) == b""
         await until(lambda: not port.connections, "the first one is gone")
-        with closing(port.client()):
+        with closing(connect(port)):
             await until(lambda: len(port.connections) == 1, "the next one is let in")
 
 
 async def test_address_that_has_most_gives_way_to_another_one() -> None:
-    with opened(LimitOptions(connections_max=2)) as port, closing(port.client()), closing(port.client()):
+    with opened(LimitOptions(connections_max=2)) as port, closing(connect(port)), closing(connect(port)):
         await until(lambda: len(port.connections) == 2, "one address has them all")
-        with closing(port.client(source="127.0.0.2")):
+        with closing(connect(port, source="127.0.0.2")):
             await until(lambda: port.connections.count_of("127.0.0.2") == 1, "another one is let in")
         assert (port.stats.errors, port.stats.refused) == ({"address_share": 1}, {})
 
 
 async def test_addresses_have_a_limit_of_their_own_where_one_is_set() -> None:
     limits = LimitOptions(connections_per_address_max=1)
-    with opened(limits) as port, closing(port.client()), closing(port.client(source="127.0.0.2")):
+    with opened(limits) as port, closing(connect(port)), closing(connect(port, source="127.0.0.2")):
         await until(lambda: len(port.connections) == 2, "each address has one")
-        with closing(port.client()) as second:
+        with closing(connect(port)) as second:
             await until(lambda: port.stats.refused["connections_per_address_max"] == 1, "it is refused")
             assert second.recv(1) == b""
 
 
 async def test_connection_that_can_not_be_let_in_harms_no_other() -> None:
     with opened() as port:
-        asked = iter([True, False])
+        asked, whole = iter([True, False]), port.settings
 
         def failing_once(broker: int) -> ChannelSettings:
             if next(asked):
                 raise RuntimeError("a bug")
-            return settings(broker)
+            return whole(broker)
 
         port.settings = failing_once
-        with closing(port.client()) as first, closing(port.client()):
+        with closing(connect(port)) as first, closing(connect(port)):
             await until(lambda: len(port.connections) == 1, "the second one is let in")
             assert first.recv(1) == b""
         assert port.stats.refused == {"internal": 1}
@@ -166,9 +108,9 @@ async def test_port_in_use_can_not_be_bound() -> None:
 async def test_two_processes_may_share_ports_if_both_say_so() -> None:
     port = Port(reuse_port=True)
     port.listener.open()
-    next_route = port.next_route()
-    next_route.open()
-    next_route.close()
+    other = port.another()
+    other.open()
+    other.close()
     port.close()
 
 
@@ -176,11 +118,11 @@ async def test_closed_listener_refuses() -> None:
     with opened() as port:
         port.listener.close()
         with pytest.raises(ConnectionRefusedError):
-            port.client()
+            connect(port)
 
 
 async def test_connection_that_waits_for_its_accept_is_served_when_the_listener_closes() -> None:
-    with opened() as port, closing(port.client()):
+    with opened() as port, closing(connect(port)):
         port.listener.close()
         assert len(port.connections) == 1
 
@@ -239,11 +181,11 @@ async def test_listener_may_close_while_it_waits_for_descriptors() -> None:
 async def test_sidecar_binds_the_ports_of_its_brokers_alone() -> None:
     port = Port()
     port.options = replace(port.options, upstreams={1: Address(HOST, 1)})
-    listener = port.next_route()
+    listener = port.another()
     listener.open()
-    port.client(2).close()
+    connect(port, 2).close()
     with pytest.raises(ConnectionRefusedError):
-        port.client(1)
+        connect(port, 1)
     listener.close()
     port.close()
 

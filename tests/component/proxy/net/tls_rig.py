@@ -9,25 +9,17 @@ Both ends are asyncio's own streams, on the loop that the proxy runs on.
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final
 
-from proxy.channel import ChannelSettings
-from proxy.config import ClusterTls, ListenerOptions, ListenerTls, Network
+from proxy.config import ClusterTls, ListenerTls, Network
 from proxy.config.options import LimitOptions
-from proxy.net import Connection, Connections, Listener, Shared
-from proxy.net.tls import BrokerTls, ServerTls
+from proxy.net.tls import BrokerTls
 from proxy.net.upstream import Upstream
-from proxy.system.stats import Stats
-from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
-from quotas.options import EngineOptions
-from tests.cluster.ports import free_ports
-from tests.component.proxy.net.rig import HOST, SECONDS_MAX
+from tests.component.proxy.net.rig import HOST, SECONDS_MAX, Port
 from tests.support.certificates import Authority, Certificate
 
-FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -80,7 +72,7 @@ class Papers:
         return context
 
 
-class TlsRig:
+class TlsRig(Port):
     """One listener with TLS, or without, and one broker with TLS, or without."""
 
     def __init__(
@@ -94,57 +86,31 @@ class TlsRig:
         broker_host: str = HOST,
         sources: tuple[Network, ...] = (),
     ) -> None:
-        first = free_ports(2)[0]
-        self.options = ListenerOptions(
-            bind=HOST,
-            advertised_host=HOST,
-            bootstrap_port=first,
-            first_broker_port=first + 1,
-            broker_id_max=0,
-            tls=requirements,
-            proxy_protocol=bool(sources),
-            proxy_protocol_sources=sources,
-        )
-        self.stats = Stats()
-        self.connections = Connections()
+        proxied = {"proxy_protocol": bool(sources), "proxy_protocol_sources": sources}
+        super().__init__(limits, engine=engine, broker_id_max=0, tls=requirements, **proxied)
         self.accepted: asyncio.Queue[Streams] = asyncio.Queue()
-        if engine is None:
-            engine = Engine(EngineOptions(), Definitions())
-        limits = limits or LimitOptions(frame_bytes_max=FRAME_BYTES_MAX)
-        self.shared = Shared(asyncio.get_running_loop(), engine, limits, self.stats)
         self.shared.broker_tls = BrokerTls(brokers) if brokers else None
-        self.tls = ServerTls(requirements, "listeners[0].tls") if requirements else None
-        self.listener = Listener(self.options, self._settings, self, self.shared, self.connections, self.tls)
         self._broker_context = broker_context
         self._broker_host = broker_host
-        self._target: Upstream | None = None
+        self._writers: list[asyncio.StreamWriter] = []
 
     @contextlib.asynccontextmanager
     async def running(self) -> "AsyncIterator[TlsRig]":
         """Open the listener and the broker; close all at the end."""
         server = await asyncio.start_server(self._accept, HOST, 0, ssl=self._broker_context)
-        self._target = server.sockets[0].getsockname()[:2]
+        self.target = server.sockets[0].getsockname()[:2]
         self.listener.open()
-        writers: list[asyncio.StreamWriter] = []
-        self._writers = writers
         try:
             yield self
         finally:
             server.close()
-            for writer in writers:
+            for writer in self._writers:
                 writer.transport.abort()
-            self.listener.close()
-            for connection in list(self.connections):
-                connection.close("drained")
-            self.shared.close()
-
-    def upstream(self, broker: int, tried: Collection[Upstream] = ()) -> tuple[int, Upstream | None]:
-        """Lead to the one broker."""
-        return broker, self._target
+            self.close()
 
     def host(self, broker: int, target: Upstream) -> str:
         """Say under which name it is known."""
-        assert (broker, target) == (-1, self._target)
+        assert (broker, target) == (-1, self.target)
         return self._broker_host
 
     async def client(self, context: ssl.SSLContext | None = None, *, source: str = HOST) -> Streams:
@@ -161,18 +127,9 @@ class TlsRig:
         async with asyncio.timeout(SECONDS_MAX):
             return await self.accepted.get()
 
-    @property
-    def connection(self) -> Connection:
-        """The only connection there is."""
-        (found,) = self.connections
-        return found
-
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
         await self.accepted.put((reader, writer))
-
-    def _settings(self, broker: int) -> ChannelSettings:
-        return ChannelSettings(broker=broker, address_map=None, frame_bytes_max=FRAME_BYTES_MAX)
 
 
 async def receive(streams: Streams, count: int) -> bytes:
