@@ -148,10 +148,9 @@ class World(Clock):
         """The rate between two times over the quota."""
         return self.bytes_between(from_ms, to_ms) / ((to_ms - from_ms) / 1000) / limit
 
-    def largest_second(self, limit: float, from_ms: int = 0) -> float:
+    def largest_second(self, limit: float) -> float:
         """The most that passed in any one second that begins with a record, over the quota."""
-        passed = [(record.at_ms, record.size) for record in self.records if record.at_ms >= from_ms]
-        return largest_window(passed, 1000) / limit
+        return largest_window([(record.at_ms, record.size) for record in self.records], 1000) / limit
 
     def per_client(self) -> list[int]:
         """Bytes of each client over the whole run."""
