@@ -12,6 +12,10 @@ from proxy.system.errors import ConfigError, StartError, UsageError
 from tests.support.command_line import Sluice
 
 
+def test_version_is_printed(sluice: Sluice) -> None:
+    assert sluice("--version").startswith("sluice ")
+
+
 @pytest.mark.parametrize("arguments", ["", "nonsense", "serve --nonsense", "check", "serve --conf x"])
 def test_wrong_arguments_are_a_usage_error(arguments: str, sluice: Sluice) -> None:
     sluice(*arguments.split(), code=2)
