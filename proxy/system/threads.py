@@ -23,7 +23,7 @@ import logging
 import sys
 from asyncio import AbstractEventLoop, Future, to_thread
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -172,38 +172,51 @@ class OverloadError(Exception):
     """Too many jobs wait, and this one was dropped."""
 
 
-class _SwitchInterval:
-    """Shortens Python's switch interval and stops the garbage collector while a job runs in a thread."""
+class _Settings:
+    """The interpreter's switch interval, and whether it collects garbage, while they are changed for a while."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._running = 0
-        self._before = 0.0
+        self._running = self._pauses = 0
+        self._interval = 0.0
         self._collects = False
 
     @contextmanager
     def shortened(self) -> Iterator[None]:
-        """Shorten the interval during the block; blocks may overlap."""
+        """Shorten the interval and collect nothing during the block; blocks may overlap."""
+        with self.without_collections():
+            with self._lock:
+                now = sys.getswitchinterval()
+                if not self._running:
+                    self._interval = now
+                sys.setswitchinterval(min(now, TURN_SECONDS))
+                self._running += 1
+            try:
+                yield
+            finally:
+                with self._lock:
+                    self._running -= 1
+                    if not self._running:
+                        sys.setswitchinterval(self._interval)
+
+    @contextmanager
+    def without_collections(self) -> Iterator[None]:
+        """Collect nothing during the block; blocks may overlap, in several threads."""
         with self._lock:
-            now = sys.getswitchinterval()
-            if not self._running:
-                self._before = now
+            if not self._pauses:
                 self._collects = gc.isenabled()
                 gc.disable()
-            sys.setswitchinterval(min(now, TURN_SECONDS))
-            self._running += 1
+            self._pauses += 1
         try:
             yield
         finally:
             with self._lock:
-                self._running -= 1
-                if not self._running:
-                    sys.setswitchinterval(self._before)
-                    if self._collects:
-                        gc.enable()
+                self._pauses -= 1
+                if not self._pauses and self._collects:
+                    gc.enable()
 
 
-_SWITCH_INTERVAL: Final = _SwitchInterval()
+_SETTINGS: Final = _Settings()
 
 
 @dataclass(slots=True, eq=False)
@@ -309,7 +322,7 @@ class Worker:
             began = thread_time()
             ran = True
             try:
-                with _SWITCH_INTERVAL.shortened():
+                with _SETTINGS.shortened():
                     task.run()
             except Exception:  # the edge of the thread: the next jobs are done all the same
                 logger.exception("internal error: a job failed")
@@ -336,7 +349,7 @@ async def parse_response(function: Callable[..., T], frame: bytes, *arguments: A
 
 async def run_in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Call a function in a thread while the switch interval is short: for Sluice's own work, of any size."""
-    return await to_thread(_SWITCH_INTERVAL.shortened()(function), *arguments)
+    return await to_thread(_SETTINGS.shortened()(function), *arguments)
 
 
 TURN_NS: Final = 1_000_000
@@ -366,21 +379,9 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
             until_ns = now_ns + min(max(TURN_NS, (now_ns - ended_ns) // _PART), _LONG_TURN_NS)
 
 
-_pauses = 0
-
-
-@contextmanager
-def without_collections() -> Iterator[None]:
+def without_collections() -> AbstractContextManager[None]:
     """Pause Python's collection of cycles: one that looks at a list of 10,000 clients holds the loop for 15 ms.
 
-    Such a list has no cycles, and is freed without it. Pauses may overlap.
+    Such a list has no cycles, and is freed without it. Pauses may overlap, also with jobs in threads.
     """
-    global _pauses  # noqa: PLW0603 - the collector is one for the process, and so is this count
-    _pauses += 1
-    gc.disable()
-    try:
-        yield
-    finally:
-        _pauses -= 1
-        if not _pauses:
-            gc.enable()
+    return _SETTINGS.without_collections()

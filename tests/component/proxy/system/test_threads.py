@@ -16,6 +16,7 @@ from proxy.system.threads import (
     OverloadError,
     Worker,
     parse_response,
+    without_collections,
 )
 from tests.support.waiting import until
 
@@ -180,3 +181,13 @@ def test_job_that_fails_is_told_and_the_next_one_is_done(
     rig.finish()
     assert (rig.ran, rig.told) == (["last"], [("a1", False), ("last", True)])
     assert [record.getMessage() for record in caplog.records] == ["internal error: a job failed"]
+
+
+def test_garbage_is_collected_again_after_the_last_of_two_pauses(loop: asyncio.AbstractEventLoop) -> None:
+    until(gc.isenabled, "no job of an earlier test runs")
+    rig = Rig(loop)
+    with without_collections():
+        ...
+    assert not gc.isenabled(), "the job still runs"
+    rig.finish()
+    until(gc.isenabled, "the job is over")
