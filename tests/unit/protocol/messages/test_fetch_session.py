@@ -285,6 +285,16 @@ def test_version_that_changes_midway_starts_the_session_anew() -> None:
     assert not table.has_shifted
 
 
+@pytest.mark.parametrize(("changes", "kept"), [(NOTHING, 7), (named(10), 0)], ids=["no changes", "changes"])
+def test_version_that_changes_between_local_responses_ends_a_session_with_changes(
+    changes: str, kept: int
+) -> None:
+    table = SessionTable(10)
+    responded(table, request(5, changes))
+    frame = request(6)
+    assert table.respond_locally("b", fields_of(frame), frame, BODY, 10, 0) == kept
+
+
 def test_malformed_request_leaves_its_session_as_it_was() -> None:
     table = SessionTable(10)
     responded(table, request(5, named(10)))

@@ -39,7 +39,9 @@ def responded_second() -> Playbook:
 )
 def test_response_that_cannot_be_ends_the_connection(response: bytes, cause: str) -> None:
     asked_two().broker(0, response, Ends(cause))
-    playbook().broker(0, some_response(), Ends("broker_out_of_order"))
+    none_owed = playbook()
+    none_owed.broker(0, some_response()[:7], More(8))
+    none_owed.broker(0, some_response()[7:], Ends("broker_out_of_order"))
 
 
 def test_response_may_be_as_long_as_the_limit_and_its_rest_passes_unseen() -> None:

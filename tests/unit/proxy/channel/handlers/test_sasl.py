@@ -444,6 +444,14 @@ def test_short_bare_response_and_the_next_response_in_one_read(cut: int) -> None
         talk.responds(0, response)
 
 
+def test_cut_bare_response_that_is_shorter_than_a_head_is_kept_until_it_is_whole() -> None:
+    talk = shaken("CUSTOM", 0)
+    talk.asks(0, frame(b"x"))
+    talk.broker(0, frame(b"xy")[:5], More(6))
+    talk.broker(0, frame(b"xy")[5:], Pass(frame(b"xy")))
+    assert not talk.owed
+
+
 def test_negative_response_to_a_bare_token_ends_the_connection() -> None:
     talk = shaken("CUSTOM", 0)
     talk.asks(0, frame(b"x"))
