@@ -41,6 +41,8 @@ DESCRIPTION: Final = (
     "differ."
 )
 
+_WARNING: Final = "warning: "
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `sluice check`."""
@@ -95,10 +97,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _say(lines: Iterable[str], warnings: Iterable[str] = ()) -> int:
     """Print lines and warnings; return how many of them are warnings."""
-    said = [*lines, *(f"warning: {warning}" for warning in warnings)]
+    said = [*lines, *(f"{_WARNING}{warning}" for warning in warnings)]
     for line in said:
         print(line)
-    return sum(line.startswith("warning: ") for line in said)
+    return sum(line.startswith(_WARNING) for line in said)
 
 
 def _verdict(options: argparse.Namespace, warned: int) -> str:
@@ -133,7 +135,11 @@ def _print_document(options: argparse.Namespace) -> int:
         document["cluster"], problem = _cluster(config)
         if problem:
             raise SluiceError(problem)
-        warnings += unguarded_warnings(config, tls(config).fleet_tls)
+        fleet_tls = tls(config).fleet_tls
+        lines = [*check_topics(config, fleet_tls)]
+        document["topics"] = [line for line in lines if not line.startswith(_WARNING)]
+        warnings += [line.removeprefix(_WARNING) for line in lines if line.startswith(_WARNING)]
+        warnings += unguarded_warnings(config, fleet_tls)
         members = check_text.ask_members(config, definitions, options.admin, str(options.config))
         if members is None:
             return OK
@@ -338,7 +344,7 @@ def check_topics(config: Config, tls: Callable[[], ssl.SSLContext] | None) -> It
         except ProblemError as error:
             if needed:
                 raise SluiceError(error.problem.text) from error
-            yield f"warning: {error.problem.text}"
+            yield f"{_WARNING}{error.problem.text}"
 
 
 def unguarded_warnings(config: Config, tls: Callable[[], ssl.SSLContext] | None) -> Iterator[str]:

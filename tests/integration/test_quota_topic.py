@@ -103,9 +103,12 @@ def test_quotas_as_code_and_the_check_work_on_the_topic(topic: Topic, tmp_path: 
     until(partial(shows, second, {RATE: 3e6}), "it follows", SEEN_SECONDS_MAX)
     sluice("quotas", "diff", "--bootstrap-server", second.bootstrap, str(wanted), "--prune")
     assert "as-code" in sluice("quotas", "export", "--bootstrap-server", second.bootstrap)
-    printed = sluice("check", "--config", str(tmp_path / "first" / "sluice.toml"))
+    checks = ("check", "--config", str(tmp_path / "first" / "sluice.toml"))
+    printed = sluice(*checks)
     assert f"kept in topic {topic.name}" in printed
-    assert f"topic {topic.name}: can be read and written" in printed
+    usable = f"topic {topic.name}: can be read and written"
+    assert usable in printed
+    assert json.loads(sluice(*checks, "--format", "json"))["topics"] == [usable]
 
 
 def test_acknowledged_alterations_survive_kills(topic: Topic) -> None:

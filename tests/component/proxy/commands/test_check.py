@@ -14,6 +14,7 @@ from proxy.commands.check import machine_warnings
 from proxy.commands.check_text import Members
 from proxy.config import Address, Config
 from proxy.system.errors import SluiceError
+from proxy.topics.topic import ProblemError, TopicSpec
 from quotas.definitions.definitions import Definitions
 from tests.cluster import free_ports
 from tests.support.command_line import Sluice
@@ -262,3 +263,31 @@ def test_advertised_host_that_does_not_resolve_is_named(monkeypatch: pytest.Monk
         "listeners[0].advertised_host: 'kafka.example' does not resolve on this machine (nothing known of "
         "kafka.example): clients are told this name, and have to resolve it"
     )
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize(("topic", "code"), [("audit", 0), ("quotas", 1)])
+def test_topic_that_cannot_be_read_fails_the_check_if_quotas_are_in_it(
+    checked: Checked, sluice: Sluice, monkeypatch: pytest.MonkeyPatch, form: str, topic: str, code: int
+) -> None:
+    async def state(_: object, spec: TopicSpec) -> str:
+        if topic in spec.name:
+            raise ProblemError("denied", f"topic {spec.name}: may not be read")
+        return "can be read and written"
+
+    cluster_of(monkeypatch, {1: Address("h", 1)})
+    monkeypatch.setattr(check, "_state", state)
+    monkeypatch.setattr(check, "unguarded_warnings", lambda *_: ())
+    monkeypatch.setattr(check, "ask_advertised", lambda _: ({}, ""))
+    text = f'{SMALL}[quotas]\nstore = "topic"\ntopic = "quotas"\naudit_topic = "audit"\n'
+    out = checked(text, "--format", form, code=code)
+    said = f"topic {topic}: may not be read"
+    if code:
+        assert sluice.err == f"sluice: {said}\n"
+        assert form == "table" or json.loads(out)["problem"] == said
+    elif form == "json":
+        document = json.loads(out)
+        assert said in document["warnings"]
+        assert document["topics"] == ["topic quotas: can be read and written"]
+    else:
+        assert f"warning: {said}\n" in out
