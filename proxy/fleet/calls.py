@@ -22,10 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 class NoResponseError(Exception):
-    """There is no response.
+    """A member's request to the holder has got no response.
 
     Args:
-        sent: whether the request was sent, so that it may have been carried out.
+        sent: True if the request was sent, so that the holder may have carried it out; False if it was not.
     """
 
     def __init__(self, problem: str, *, sent: bool) -> None:
@@ -34,14 +34,19 @@ class NoResponseError(Exception):
 
 
 class Asking:
-    """A member's requests to the holder."""
+    """The member's side: sends requests to the holder, and matches responses to them by their number."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
 
     async def ask(self, content: bytes, send: Callable[[Question], None], seconds: float) -> bytes:
-        """Send a request, and return the content of its response.
+        """Send a request, and return the content of its response: BUSY if the holder handles too many requests.
+
+        Args:
+            content: the request as bytes, whose format only the caller and the holder's handler know.
+            send: writes the message to the connection.
+            seconds: how long to wait for the response.
 
         Raises:
             NoResponseError: there is no response within `seconds`, or too many requests wait already.
@@ -63,7 +68,7 @@ class Asking:
             del self._waiting[number]
 
     def take(self, response: Response) -> None:
-        """Give a response to the request that waits for it; it is dropped if none does."""
+        """Pass a received response to the caller of `ask` that waits for it; ignore it if none waits any more."""
         waiting = self._waiting.get(response.number)
         if waiting is not None and not waiting.done():
             waiting.set_result(response.content)
@@ -76,11 +81,11 @@ class Asking:
 
 
 class Responding:
-    """The holder's responses.
+    """The holder's side: runs one task for each request of a member.
 
     Attributes:
-        respond: returns the response to a request; None if every request gets BUSY.
-        running: the requests being handled.
+        respond: the handler: gets a request's content, and returns the response's; with None every request gets BUSY.
+        running: the tasks of the requests that are being handled.
     """
 
     def __init__(self) -> None:
@@ -88,7 +93,7 @@ class Responding:
         self.running: set[asyncio.Task[None]] = set()
 
     def take(self, question: Question, send: Callable[[Response], None]) -> None:
-        """Begin to handle a request; its response is sent later, or BUSY immediately if too many are being handled."""
+        """Start a task that handles a request and calls `send` with the response; send BUSY if too many are running."""
         if self.respond is None or len(self.running) >= QUESTIONS_MAX:
             send(Response(question.number, BUSY))
             return

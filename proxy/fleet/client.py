@@ -46,13 +46,13 @@ from quotas.sharing.lessee import Lessee
 
 
 class Leasing(Protocol):
-    """The shares of this process and of all processes below it."""
+    """A member's use of its lease: the shares of the quotas in this process, and in its workers if it has any."""
 
     def report(self, now_ms: int) -> Report | None:
-        """End a lease that is over; return the report to send now, None if none is due."""
+        """End the lease if its time is over; return the report to send to the holder now, None if none is due."""
 
     def take(self, grants: Grants, now_ms: int) -> bool:
-        """Apply grants; returns whether they belong to the open session."""
+        """Apply the holder's grants; return False if they do not belong to the open session, and were not applied."""
 
 
 _TICK_SECONDS: Final = 0.1
@@ -75,7 +75,7 @@ logger = logging.getLogger(__name__)
 
 
 class RefusedError(Exception):
-    """The holder has refused this member; the text is the holder's."""
+    """The holder has refused this member: the message and `cause` are those of its `Refusal`."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.problem)
@@ -98,19 +98,20 @@ class FleetClient:
     """One member's connection to the holder, opened again whenever it ends.
 
     Args:
-        lessee: this member's leases from the holder.
-        leasing: its shares, and those of the processes below it.
-        holder: returns the holder's address now; None if there is no holder.
-        now_ms: the clock of leases.
-        facts: returns the facts that this member sends about itself.
+        lessee: this member's side of the lease from the holder.
+        leasing: applies grants to the quotas of this process and its workers, and makes the reports.
+        holder: returns the holder's address now; None if no holder is known.
+        now_ms: the monotonic clock in ms with which leases are timed.
+        facts: returns the settings and addresses that this member tells the others (`facts`).
         tls: returns the TLS context towards the holder; None for plaintext.
 
     Attributes:
         problem: why the holder is not reached; "" while it is.
-        view: the holder's last view of the fleet; None before the first.
-        view_ms: when that view came, in ms of the clock of leases.
-        disagreements: the differences between members in these views.
-        holder_ended: called with the holder's address and the run of its process, when that has ended.
+        view: the last description of the fleet that the holder has sent; None before the first.
+        view_ms: when that view came, by `now_ms`.
+        disagreements: the settings in which members differ, found by comparing these views.
+        holder_ended: called when the holder's process has ended, with its address and its run (the random number that
+            identifies a process from its start to its end).
     """
 
     def __init__(
@@ -146,13 +147,13 @@ class FleetClient:
         self._asking = Asking()
 
     async def run(self) -> None:
-        """Run until the application cancels it."""
+        """Connect to the holder, exchange reports and grants, and connect again after each loss, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch())
             tasks.create_task(self._connect_forever())
 
     def leave(self) -> None:
-        """Tell the holder that this process has ended and uses its shares no more; the client does not reconnect."""
+        """Tell the holder that this process uses its shares no more, and close the connection for good."""
         self._left = True
         if self._link is not None:
             writer, frames = self._link
@@ -162,10 +163,10 @@ class FleetClient:
         self._link = None
 
     async def ask(self, content: bytes, seconds: float) -> bytes:
-        """Send the holder a request that is not about shares; return the content of the response.
+        """Send the holder a request that is not about shares (`calls`); return the content of the response.
 
         Raises:
-            NoResponseError: there is no response.
+            NoResponseError: there is no connection, or no response within `seconds`.
         """
         link = self._link
         if link is None or self._told is None or link[0].is_closing():
@@ -288,10 +289,10 @@ class FleetClient:
             raise
 
     def send_due(self) -> None:
-        """Send the messages that are due now; do nothing without a connection.
+        """Send this member's facts if they have changed, and a report if one is due; nothing without a connection.
 
         Raises:
-            OSError: the holder does not read, or the connection has ended.
+            OSError: the connection has ended, or too much waits to be sent because the holder does not read.
         """
         if self._link is None:
             return

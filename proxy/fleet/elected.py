@@ -110,40 +110,46 @@ _REJOINS: Final = (
 
 
 class Listener(Protocol):
-    """The callbacks of the group, which are called in its thread."""
+    """What `FleetGroup` reports to its owner; it calls these methods in the thread of the group."""
 
     def ruled(self, ruling: Ruling, mine: bool) -> None:
-        """A ruling of the group has arrived; `mine`: whether this member is the holder."""
+        """Take a ruling, which names the holder that the group's leader has chosen; `mine`: it is this member."""
 
     def confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:
-        """Kafka has confirmed that this member was the holder at `sent_ms`; a new holder learns for `learning_ms`.
+        """Take Kafka's confirmation that this member is the holder: it has accepted the holder's commit.
 
         Args:
-            roster: the last one that is surely committed.
+            sent_ms: when the commit was sent.
+            learning_ms: how long leases of earlier holders may last, if this member begins to be the holder now.
+            roster: the latest list of lessees that the group has surely committed.
         """
 
     def group_problem(self, problem: Problem | None) -> None:
-        """The group cannot be used, for this reason; None: it can. May be called repeatedly with the same one."""
+        """Take the reason why the group cannot be used; None: it can. The same one may be reported repeatedly."""
 
     def unsigned(self, what: str, count: int = 1, member: str = "") -> None:
-        """Claims, a ruling or a commit were ignored, since they are not signed with the fleet's secret.
+        """Take note of statements that were ignored, since they are not signed with the fleet's secret.
 
         Args:
-            member: the id of one member whose claim it was; "" if it is not known.
+            what: "claim", "ruling" or "commit".
+            count: how many were ignored.
+            member: for claims, Kafka's member id of one sender; else "".
         """
 
 
 def decoded_metadata(data: bytes) -> Any:
-    """Decode the metadata of another member; empty if that cannot be done."""
+    """Decode the consumer metadata with which a member has joined the group; empty metadata if it is malformed."""
     nothing = ConsumerProtocolMemberMetadata(_METADATA_VERSION, [], b"")
     return _decoded(ConsumerProtocol.METADATA, data, nothing)
 
 
 def own_assignment(data: bytes, topics: Container[str]) -> Any:
-    """Decode what the group's leader has assigned to this member; empty if that cannot be done.
+    """Decode a member's assignment, and reduce it to partition 0 of one topic; empty if it is malformed.
+
+    The leader may be a foreign client, and aiokafka would fetch all partitions that it assigns. User data is kept.
 
     Args:
-        topics: of this member; it would fetch all partitions that it takes.
+        topics: the topics from which a partition is accepted.
     """
     nothing = ConsumerProtocolMemberAssignment(_METADATA_VERSION, [], b"")
     found = _decoded(ConsumerProtocol.ASSIGNMENT, data, nothing)
@@ -185,13 +191,13 @@ aiokafka.consumer.consumer.GroupCoordinator = _Coordinator
 
 
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has no types
-    """Chooses the holder, if this member is the group's leader, and takes the group's ruling. One for each
-    membership.
+    """The group's partition assignor: chooses the holder where this member is the group's leader, and passes on the
+    ruling that this member receives. One instance for each membership.
 
     Args:
-        statements: of the group.
-        claim: returns this member's claim.
-        ruled: takes a ruling.
+        statements: signs and verifies what members say in the group.
+        claim: returns this member's signed claim.
+        ruled: called with the signed ruling for this member.
         unsigned: called with the member ids of those whose claims are ignored.
     """
 
@@ -212,11 +218,11 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
         self._unsigned = unsigned
 
     def metadata(self, topics: Iterable[str]) -> Any:
-        """Return the metadata with which this member joins: its claim."""
+        """Return the metadata with which this member joins the group; the user data is its claim."""
         return ConsumerProtocolMemberMetadata(_METADATA_VERSION, list(topics), self._claim())
 
     def assign(self, _cluster: object, members: Mapping[str, Any]) -> dict[str, Any]:
-        """Choose the holder; called in the member that Kafka makes the group's leader."""
+        """Choose the holder; return each member's assignment with its ruling. Called in the group's leader only."""
         statements, claims, unsigned = self._statements, dict[str, Claim](), list[str]()
         for member, metadata in members.items():
             claim = statements.read_claim(metadata.user_data or b"", member)
@@ -238,7 +244,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
         }
 
     def on_assignment(self, assignment: Any) -> None:
-        """Pass on the ruling, which is the user data of this member's assignment."""
+        """Pass the ruling, the user data of this member's assignment, to `ruled`; called after each rebalance."""
         self._ruled(assignment.user_data or b"")
 
 
@@ -248,11 +254,12 @@ class FleetGroup:
     Args:
         group: the name of the group, and of its topic.
         name: this member's name.
-        lasting_ms: how long leases may last after a confirmation, in ms.
+        tenure_ms: how long this member remains the holder after a commit that Kafka has accepted, in ms.
+        lasting_ms: how long leases may last after such a commit, in ms.
         listener: called in the group's thread.
         now_ms: the clock of leases, in ms.
-        run: identifies this life of this process.
-        secret: of the fleet.
+        run: a random number that identifies this process from its start to its end.
+        secret: the fleet's secret, with which statements are signed.
     """
 
     def __init__(
@@ -300,11 +307,13 @@ class FleetGroup:
         self._look_at_ms = 0  # at the secret's file
 
     async def advertise(self, address: Address | None) -> None:
-        """Set the address at which other members reach this one; None if it cannot be the holder. Joins again."""
+        """Set the address at which other members reach this one, and join again; None: it cannot be the holder."""
         self._address = address
 
     async def enlist(self, known: Roster, roster: Roster) -> None:
-        """Replace the roster, if the present one is of the same lessor as `known`, and commit it at the next turn."""
+        """Set the list of lessees that this holder commits, and commit it soon; no effect if `known`, an earlier list,
+        does not belong to the same lessor as the present one.
+        """
         if self._roster is not None and self._roster.begun is known.begun:
             self._roster = roster
             self._confirm_ms = 0
@@ -312,7 +321,7 @@ class FleetGroup:
     async def expel(self, address: Address) -> None:
         """Ask Kafka to remove the holder at this address, whose process has ended, so that the others choose again.
 
-        It costs a change of the holder if the process has not ended.
+        If the process runs after all, the holder changes, and no other harm is done.
         """
         consumer, ruling = self._consumer, self._standing.ruling
         if consumer is None or ruling is None or ruling.address != address:
@@ -330,7 +339,7 @@ class FleetGroup:
             coordinator.request_rejoin()
 
     async def resign(self, lasting_ms: int) -> None:
-        """Commit how long this holder's leases may last, in ms: it grants no more."""
+        """Commit for the last time: how long the leases of this holder, which grants no more, may still last, in ms."""
         self._lasting_ms, self._ended = lasting_ms, True
         if self._consumer is not None and self._standing.holds(self._now_ms()) and self._roster is not None:
             try:
@@ -339,7 +348,7 @@ class FleetGroup:
                 logger.debug("the end of this holder is not committed: %s", error)
 
     async def run(self) -> None:
-        """Keep the membership until cancelled."""
+        """Join the group, and join again after each failure, until cancelled."""
         pause = PAUSE_SECONDS_MIN
         while True:
             began_ms = self._now_ms()
@@ -563,15 +572,15 @@ _ENDED_TOLD: Final = 4
 
 
 class Elected:
-    """One member of the group; its port serves while this member is the holder.
+    """Makes this member the holder while the group has chosen it: connects `FleetGroup` with this member's port.
 
     Args:
         access: the access to the group's cluster.
-        port: this member's port.
-        terms: returns the terms between the holder and its members.
-        tell: takes events.
-        run: identifies this life of this process.
-        secret: of the fleet.
+        port: this member's port, which serves the others while this member is the holder.
+        terms: returns the lease terms between the holder and its members.
+        tell: called with an event when the holder changes.
+        run: a random number that identifies this process from its start to its end.
+        secret: the fleet's secret.
 
     Attributes:
         address: the holder's address by the group's last ruling; None if it is not known.
@@ -614,16 +623,24 @@ class Elected:
         self._thread.submit(self._group.run())
 
     def bound(self) -> None:
-        """Offer this member as a holder from now on: its port is bound."""
+        """Offer this member to the group as a possible holder; called when its port is bound."""
         self._thread.submit(self._group.advertise(self._options.own_address))
 
     @property
     def ended(self) -> str:
-        """The runs of the last holders that this member has seen end, in hex, for the next holder."""
+        """The last few holders whose processes this member has seen end; the next holder then frees their shares.
+
+        The run of each in hexadecimal, separated by spaces; "" for none.
+        """
         return " ".join(f"{run:x}" for run in list(self._ended)[-_ENDED_TOLD:])
 
     def holder_ended(self, address: Address, run: int) -> None:
-        """Register that the holder's process has ended (`ends`): its shares become free, and the group expels it."""
+        """Register that the process of a holder has ended: free its shares, and remove it from the group.
+
+        Args:
+            address: where that holder was reached.
+            run: the random number that identifies its process.
+        """
         now_ms = self._now_ms()
         if len(self._ended) >= _ENDED_MAX:
             del self._ended[next(iter(self._ended))]
@@ -635,7 +652,7 @@ class Elected:
     async def close(self) -> None:
         """Leave the group, so that it chooses another member without delay.
 
-        A holder retires first, and commits how long its leases may last.
+        If this member is the holder, it stops granting first, and commits how long its leases may still last.
         """
         self._closing = True
         lasting_ms = self._port.lasting_ms()
@@ -649,19 +666,19 @@ class Elected:
     # Called in the group's thread.
 
     def ruled(self, ruling: Ruling, mine: bool) -> None:
-        """Take over a ruling of the group, on the loop; `mine`: whether this member is the holder."""
+        """Pass a ruling to the application's loop; `mine`: whether this member is the holder."""
         self._call(self._ruled, ruling, mine)
 
     def confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:
-        """Pass on, to the loop, that this member was the holder at `sent_ms`; a new holder learns for `learning_ms`."""
+        """Pass Kafka's confirmation of this holder to the application's loop (`Listener.confirmed`)."""
         self._call(self._confirmed, sent_ms, learning_ms, roster)
 
     def group_problem(self, problem: Problem | None) -> None:
-        """Pass on, to the loop, why the group cannot be used; None if it can."""
+        """Pass to the application's loop why the group cannot be used; None if it can."""
         self._call(self._note_problem, problem)
 
     def unsigned(self, what: str, count: int = 1, member: str = "") -> None:
-        """Pass on, to the loop, that claims, a ruling or a commit were ignored: they are not signed with the secret."""
+        """Pass to the application's loop that unsigned statements were ignored (`Listener.unsigned`)."""
         self._call(self._note_unsigned, what, count, member)
 
     def _call(self, act: Callable[..., None], *arguments: object) -> None:

@@ -65,7 +65,7 @@ class Term(NamedTuple):
 
     Args:
         number: counts changes of the holder, 1 to TERM_MAX; 0 for no term.
-        run: identifies the life of the holder's process, since numbers begin anew with a new fleet.
+        run: the random number of the holder's process: `number` begins at 1 again when all members were restarted.
     """
 
     number: _TermNumber
@@ -80,12 +80,12 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
 
     Args:
         address: where other members reach it; None if it cannot be the holder.
-        run: identifies the life of its process.
-        number: of the term in which it is the holder; 0 if it is not.
+        run: a random number that identifies its process from its start to its end.
+        number: the number of the term in which it is the holder; 0 if it is not the holder.
         known: the last term that it knows of; NO_TERM for none.
-        nonce: identifies this joining: the ruling is for it alone.
-        bound: whether the claim is signed for the member id with which Kafka knows its sender. Only then can the
-            sender be chosen; true of all claims without a secret. It is found out by the reader, and not sent.
+        nonce: random bytes of this claim, for which the ruling in response is signed.
+        bound: whether the claim is signed for the member id that Kafka has given its sender; only then can the sender
+            be chosen. The reader sets it, and it is not sent. True for all claims of a fleet without a secret.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
@@ -126,12 +126,14 @@ class Lasting(NamedTuple):
 
 
 def choose(claims: Mapping[str, Claim]) -> tuple[str | None, Ruling]:
-    """Choose the holder: the one of the latest term, or the first by name.
+    """Choose the holder: the present holder with the highest term number; without one, the first member by name.
+
+    Only members whose claim is bound and has an address can be chosen.
 
     Args:
-        claims: by member id.
+        claims: by Kafka's member id.
 
-    Returns: its member id, None if no member can be the holder; and the ruling for all members.
+    Returns: the chosen member id, None if no member can be the holder; and the ruling for all members.
 
     >>> b, c = Claim("b", Address("b", 1), 2, 0, NO_TERM, b""), Claim("c", Address("c", 1), 3, 4, NO_TERM, b"")
     >>> chosen, ruling = choose({"id-b": b, "id-c": c})
@@ -158,11 +160,11 @@ class Standing:
     """What one member knows of the holder, and whether it is the holder itself.
 
     Args:
-        tenure_ms: how long this member is the holder without a further confirmation, in ms.
-        lasting_ms: how long leases may last after a confirmation.
+        tenure_ms: how long this member remains the holder after Kafka has confirmed it, in ms.
+        lasting_ms: the longest time in ms that leases may last after a confirmation.
 
     Attributes:
-        ruling: the last one; None before the first.
+        ruling: the last ruling; None before the first.
         known: the last term that this member knows of; NO_TERM for none.
         mine: whether the last ruling has chosen this member.
     """
@@ -180,7 +182,7 @@ class Standing:
 
     @property
     def asks(self) -> bool:
-        """Whether this member was chosen, and has yet to read what its predecessor has committed."""
+        """Whether this member was chosen, and must still read what the holder before it has committed."""
         return self.mine and self._learning_ms is None
 
     def holds(self, now_ms: int) -> bool:
@@ -194,7 +196,7 @@ class Standing:
         return self.ruling.term.number if self.ruling is not None and self.holds(now_ms) else 0
 
     def rule(self, ruling: Ruling, now_ms: int, *, mine: bool) -> None:
-        """Take over a ruling: the holder by it, and the term that it begins.
+        """Apply a ruling of the group's leader: register the holder that it names, and the holder's term.
 
         Args:
             mine: whether it makes this member the holder.
@@ -212,12 +214,14 @@ class Standing:
             self._confirmed_ms = now_ms
 
     def succeed(self, lasting: Lasting | None, *, committed: bool) -> bool:
-        """Take over the predecessor's commit; returns whether there is one that is to be believed.
+        """Set how long this new holder learns, from what the holder before it has committed; return whether that commit
+        is believed.
 
-        If there is none although a member has known a holder, the commit was deleted together with its topic.
+        Without one, although a member knows of an earlier holder, leases may last for `lasting_ms`: the topic, and the
+        commit with it, was deleted.
 
         Args:
-            lasting: what it states; None if it is not to be believed.
+            lasting: what the commit states; None without a commit, or if it is malformed or not signed.
             committed: whether the group has a commit.
         """
         unknown = self._first and self._before == NO_TERM
@@ -229,9 +233,9 @@ class Standing:
         return False
 
     def confirm(self, sent_ms: int) -> int:
-        """Extend the tenure: Kafka has confirmed this holder, by a request that was sent at `sent_ms`.
+        """Extend the tenure: Kafka has accepted this holder's commit, which was sent at `sent_ms`.
 
-        Returns: how long a holder that begins with this confirmation has to learn, in ms.
+        Returns: how long in ms this member has to learn about earlier leases, if it begins to be the holder now.
         """
         if self.mine:
             self._confirmed_ms = max(self._confirmed_ms or sent_ms, sent_ms)
@@ -258,10 +262,10 @@ T = TypeVar("T")
 
 
 class Statements:
-    """Encodes, signs, verifies and decodes the statements of one group.
+    """Encodes, signs, verifies and decodes the statements of one group: claims, rulings, and holders' commits.
 
     Args:
-        secret: of the fleet; empty without one.
+        secret: the fleet's secret; empty without one, and then nothing is signed.
     """
 
     def __init__(self, secret: bytes, group: str) -> None:
@@ -285,7 +289,11 @@ class Statements:
         return data + self._sign("claim", member.encode(), data)
 
     def read_claim(self, data: bytes, member: str) -> Claim | None:
-        """Decode the claim of a member; None if it is not one, or not signed for this member."""
+        """Decode the claim of a member, and set its `bound`; None if it is malformed, or signed for another member id.
+
+        Args:
+            member: Kafka's member id of the sender.
+        """
         bound = self._is_signed("claim", data, member.encode())
         if not bound and not self._is_signed("claim", data, _UNBOUND):
             return None
@@ -293,19 +301,25 @@ class Statements:
         return replace(claim, bound=bound) if claim is not None and _fits(claim.address) else None
 
     def write_ruling(self, ruling: Ruling, member: str, nonce: bytes, *, mine: bool) -> bytes:
-        """Encode a ruling for one member.
+        """Encode and sign a ruling for one member, the addressee.
 
         Args:
-            nonce: of the member's claim.
-            mine: whether it makes this member the holder.
+            member: the addressee's member id.
+            nonce: the nonce of the addressee's claim.
+            mine: whether the ruling makes the addressee the holder.
         """
         data = encode((ruling, mine))
         return data + self._sign("ruling", member.encode(), nonce, data)
 
     def read_ruling(self, data: bytes, member: str, nonce: bytes) -> tuple[Ruling, bool] | None:
-        """Decode the ruling for a member, and whether it makes this member the holder.
+        """Decode the ruling that this member has received.
 
-        Returns: None if it is not one, or not signed for this member and claim.
+        Args:
+            member: this member's id.
+            nonce: the nonce of this member's claim.
+
+        Returns: the ruling, and whether it makes this member the holder; None if it is malformed, or not signed for
+            this member id and nonce.
         """
         if not self._is_signed("ruling", data, member.encode(), nonce):
             return None
@@ -318,7 +332,11 @@ class Statements:
         return None if mine and not ruling.name else found
 
     def write_lasting(self, lasting: Lasting, name: str, roster: str = "") -> str:
-        """Encode the metadata of a holder's commit: how long leases may last after it, and whose (`roster`).
+        """Encode the metadata of a holder's commit: how long leases may last after it, and whose leases.
+
+        Args:
+            name: the holder's.
+            roster: the lessees, as `write_roster` encodes them; "" if they are not stated.
 
         >>> Statements(b"", "g").write_lasting(Lasting(20_310, Term(4, 255)), "gw-1")
         'leases_ms=20310 term=4 run=00000000000000ff holder=gw-1'
@@ -329,7 +347,7 @@ class Statements:
         return f"{said} signed={signature.hex()}" if signature else said
 
     def read_lasting(self, committed: str) -> Lasting | None:
-        """Decode the metadata of a holder's commit; None if it is not signed, or has no such time."""
+        """Decode the metadata of a holder's commit; None if it is malformed, not signed, or there is no secret."""
         found = _LASTING.fullmatch(committed)
         if found is None or found[5] is None or not self._signers:
             return None
@@ -377,11 +395,11 @@ _ROSTER: Final = re.compile(
 
 
 class Past(NamedTuple):
-    """What the last holder has committed.
+    """What the last holder has committed about its lessees, the processes to which it leases shares.
 
     Args:
-        author: the run of its process; 0 if it is not known.
-        lessees: the runs of all lessees with leases that may last; None if they are not known.
+        author: the run of that holder's process (the random number that identifies it); 0 if it is not known.
+        lessees: the runs of all processes whose leases may still last; None if they are not known.
     """
 
     author: int
@@ -389,10 +407,11 @@ class Past(NamedTuple):
 
 
 class Roster(NamedTuple):
-    """What a holder commits of its lessees.
+    """The list of lessees that a holder commits, so that its successor knows for whom to wait.
 
     Args:
-        begun: what the holder began with. It identifies the lessor that has numbered the roster: compare by `is`.
+        begun: what the holder found committed when it began. Each lessor of this process has an object of its own, so
+            `is` tells whether two rosters are of the same lessor.
         number: counts the changes (`Lessor.roster`).
         lessees: as in `Past`.
     """
@@ -403,7 +422,7 @@ class Roster(NamedTuple):
 
 
 def write_roster(author: int, lessees: frozenset[int] | None) -> str:
-    """Encode a roster; "" if the lessees are not known, or too many.
+    """Encode a list of lessees for a commit; "" if the lessees are not known, or more than LESSEES_MAX.
 
     >>> write_roster(26, frozenset((26, 7))), write_roster(26, frozenset()), write_roster(26, None)
     ('roster=1a:7,1a', 'roster=1a:', '')
@@ -414,7 +433,7 @@ def write_roster(author: int, lessees: frozenset[int] | None) -> str:
 
 
 def read_roster(committed: str | None) -> Past:
-    """Decode the roster of a commit.
+    """Decode the list of lessees in the metadata of a commit; `Past(0, None)` if it has none.
 
     >>> read_roster("leases_ms=20310 roster=1a:7,1a holder=gw-1") == Past(26, frozenset((7, 26)))
     True

@@ -33,7 +33,7 @@ ENDED_BY_PEER: Final = (asyncio.IncompleteReadError, ConnectionResetError, Broke
 
 
 async def refuses(place: Place) -> bool | None:
-    """Try to connect to a place; returns whether it refuses, None if it neither accepts nor refuses."""
+    """Try to connect; True if the port refuses connections, False if it accepts, None after any other error."""
     host, port = place
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as sock:
@@ -49,7 +49,13 @@ async def refuses(place: Place) -> bool | None:
 
 
 def place_of(writer: asyncio.StreamWriter, port: str | None) -> Place | None:
-    """Return the place of a port at the other side of a connection; None if it is not known."""
+    """Return the address of the other side of a connection, with another port of it.
+
+    Args:
+        port: the port as text, as the other side has stated it; None if it has not.
+
+    Returns: None if the address or the port is not known or invalid.
+    """
     peer = writer.get_extra_info("peername")
     if not isinstance(peer, tuple) or port is None or not port.isascii() or not port.isdigit():
         return None
@@ -72,17 +78,17 @@ class _Member:
     task: asyncio.Task[None] | None = None
 
     def look(self, work: Coroutine[Any, Any, None] | None) -> None:
-        """Look at the port in this way from now on; None: not at all."""
+        """Replace the task that looks at the port by this work; None: only cancel it."""
         if self.task is not None:
             self.task.cancel()
         self.task = None if work is None else asyncio.get_running_loop().create_task(work)
 
 
 class Ends:
-    """The members' ports, and which members have closed their connections.
+    """Detects that members' processes have ended, by their closed connections and their ports.
 
     Args:
-        ended: called once with each member that has ended, and the sign.
+        ended: called once for each member that has ended, with how that was noticed: "refused" or "replaced".
     """
 
     def __init__(self, ended: Callable[[LesseeId, Sign], object]) -> None:
@@ -91,7 +97,7 @@ class Ends:
         self._shared: set[Place] = set()  # of several members: addresses are translated
 
     def connected(self, lessee: LesseeId, place: Place | None) -> None:
-        """Register a member's connection and where its port is; None if it has none, or that is not known."""
+        """Register the connection of a member, and the address of its port; None if that is not known."""
         known = self._members.get(lessee)
         if known is not None and known.place == place and not known.closed:
             return
@@ -109,7 +115,7 @@ class Ends:
         member.look(self._reach(member))
 
     def closed(self, lessee: LesseeId) -> None:
-        """Begin to look whether a member has ended: its side has closed its connection."""
+        """Start to check whether a member has ended, since its side has closed its connection."""
         member = self._members.get(lessee)
         if member is not None:
             member.closed = True
@@ -117,13 +123,13 @@ class Ends:
                 member.look(self._look(lessee, member))
 
     def forget(self, lessee: LesseeId) -> None:
-        """Forget a member, so that its end is not looked for."""
+        """Remove a member: whether its process ends is not checked any more."""
         member = self._members.pop(lessee, None)
         if member is not None:
             member.look(None)
 
     def keep(self, lessees: set[LesseeId]) -> None:
-        """Forget all members but these."""
+        """Remove all members except these."""
         for lessee in self._members.keys() - lessees:
             self.forget(lessee)
 

@@ -36,8 +36,9 @@ def facts_of(
 
     Args:
         settings, reassignment: the settings of the store and of the journal, which a reload does not change.
+        members_max: `fleet.members_max`.
         options: the engine's options in force.
-        definitions: the quotas in force, which keep a digest.
+        definitions: the quotas in force; the facts are their number and their digest.
     """
     store = f"topic {settings.topic}" if settings.store == "topic" else settings.store
     return {
@@ -60,7 +61,8 @@ def addresses_of(fleet: FleetOptions, admin: Address | None) -> Facts:
     """Return the addresses of a member, as facts that may differ between members.
 
     Args:
-        admin: the address of its admin port; only members on the same machine reach one on loopback.
+        admin: the address of its admin port; None without one. A loopback address is stated only if all members run
+            on this machine.
     """
     own = fleet.own_address
     found = {} if own is None else {"address": str(own)}
@@ -108,13 +110,13 @@ _SAME: Final = {
 
 
 class Disagreements:
-    """The differences that last, as one member sees the fleet.
+    """Finds the settings in which members of the fleet differ for longer than a change takes to reach all of them.
 
     Args:
-        lasts_ms: the time after which a difference is a disagreement.
+        lasts_ms: the time in ms after which a difference is a disagreement.
 
     Attributes:
-        lasting: the present disagreements: a sentence for each, by fact.
+        lasting: the present disagreements: the name of the fact, and a sentence about it.
     """
 
     def __init__(self, lasts_ms: int = LASTS_MS) -> None:
@@ -124,7 +126,10 @@ class Disagreements:
         self._since: dict[str, int] = {}
 
     def observe(self, view: View, now_ms: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Compare the members in a view; returns the disagreements that begin with it, and those that have ended."""
+        """Compare the members in a view of the holder.
+
+        Returns: the disagreements that begin with it, and those that have ended; as in `lasting`.
+        """
         self._said = {
             (member.lessee, fact): self._since_when(member.lessee, fact, value, now_ms)
             for member in view.members
@@ -153,10 +158,10 @@ class Disagreements:
 
 
 def differences(members: Iterable[tuple[str, Facts]]) -> Mapping[str, str]:
-    """Return a sentence for each fact in which members differ, the fewest members first.
+    """Return a sentence for each fact in which members differ; it names the value of the fewest members first.
 
     Args:
-        members: names and facts.
+        members: the name and the facts of each member.
 
     >>> differences([("gw-1", {"mode": "enforce"}), ("gw-2", {"mode": "observe"}), ("gw-3", {"mode": "enforce"})])
     {'mode': 'the mode differs: observe at gw-2; enforce at gw-1, gw-3'}
@@ -196,7 +201,7 @@ _SHARES_SHOWN_MAX: Final = 64
 def state_of(
     lessee: Lessee, view: View | None, disagreements: Iterable[str], now_ms: int
 ) -> Mapping[str, object]:
-    """Return this member's leases, and the fleet by the holder's last view, as `/v1/fleet` has them in JSON.
+    """Return the response of `/v1/fleet`: this member's shares, and the fleet by the holder's last view.
 
     Args:
         view: the holder's last view; None before the first.

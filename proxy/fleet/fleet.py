@@ -49,12 +49,12 @@ logger = logging.getLogger(__name__)
 
 
 def fleet_terms(options: FleetOptions) -> LeaseTerms:
-    """Return the times of the leases between the holder and its members."""
+    """Return the terms of the leases that the holder gives its members: length, report period, number of members."""
     return LeaseTerms(LEASE_MS, PERIOD_MS, options.members_max)
 
 
 def new_lessee(options: FleetOptions, now_ms: int) -> Lessee:
-    """Create this member's lessee; its id is new at each start of the process."""
+    """Create this member's side of the lease (`Lessee`); its id is new at each start of the process."""
     terms = fleet_terms(options)
     cut_off = terms.least if options.cut_off == "least" else None
     return Lessee(
@@ -66,14 +66,14 @@ class Fleet:
     """This process's membership in a fleet, as the application uses it.
 
     Args:
-        lessee: this member's leases from the holder.
-        leasing: its shares, and those of the processes below it.
-        facts: returns the facts that members compare.
-        access: the access to the group's cluster; None if the holder is named.
-        tls: the TLS between members.
+        lessee: this member's side of the lease from the holder.
+        leasing: applies grants to the quotas of this process and its workers, and makes the reports.
+        facts: returns the settings and addresses that members compare (`facts`).
+        access: the access to the group's cluster; None if the configuration names the holder.
+        tls: the TLS contexts between members.
 
     Attributes:
-        tell: takes events; set before `start`.
+        tell: called with each event, as of another holder; set before `start`.
     """
 
     def __init__(
@@ -111,27 +111,27 @@ class Fleet:
 
     @property
     def tenure(self) -> int:
-        """The number of this member's tenure as the holder; 0 if it is not the holder now. In any thread."""
+        """How often this member has become the holder, if it is the holder now; else 0. Safe in any thread."""
         return self._port.tenure
 
     async def ask(self, content: bytes, seconds: float) -> bytes:
-        """Send the holder a request that is not about shares; return the response of the function in `respond_with`.
+        """Send the holder a request that is not about shares (`calls`); return the content of the response.
 
         Raises:
-            NoResponseError: there is no response.
+            NoResponseError: there is no connection, or no response within `seconds`.
         """
         return await self._client.ask(content, seconds)
 
     def respond_with(self, respond: Respond) -> None:
-        """Set the function that responds to other members' requests while this member is the holder."""
+        """Set the function that handles the requests of `ask`, of all members, while this member is the holder."""
         self._port.responding.respond = respond
 
     async def start(self) -> None:
         """Join the group, and bind the port if this member may be the holder.
 
         Raises:
-            StartError: the secret cannot be used, the port cannot be bound, for another reason than that it is in use,
-                or aiokafka is missing.
+            StartError: the secret cannot be used, aiokafka is missing, or the port cannot be bound. A port that is in
+                use is no error: `run` binds it when it is free.
         """
         try:
             await self._secret.read()
@@ -144,7 +144,7 @@ class Fleet:
             await self._bind()
 
     async def run(self) -> None:
-        """Keep the connection to the holder, and the port, until the application cancels it."""
+        """Run the connection to the holder, and the port, until cancelled; bind the port first if it was in use."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._client.run())
             tasks.create_task(self._port.run())
@@ -152,7 +152,7 @@ class Fleet:
                 tasks.create_task(self._bind_later())
 
     def configure(self, options: FleetOptions) -> None:
-        """Apply `members_max` of a reloaded configuration."""
+        """Apply a reloaded configuration; only `members_max` can change without a restart."""
         terms = fleet_terms(options)
         if terms == self._lessee.terms:
             return
@@ -162,7 +162,7 @@ class Fleet:
             self._port.lessor.configure(terms)
 
     def families(self) -> Iterator[Family]:
-        """Return the metrics of this member and, at the holder, of all members."""
+        """Yield the metrics of this member; if it is the holder, also those of its port."""
         return self._metrics.families()
 
     def state(self) -> Mapping[str, object]:

@@ -81,13 +81,13 @@ Facts = Annotated[Mapping[_Fact, _Fact], Meta(max_length=FACTS_MAX)]
 
 
 class MessageError(Exception):
-    """Malformed bytes; the text says what is wrong, and at which field, and `cause` is the label of its counter."""
+    """A message is malformed. The text says what is wrong, at which field; `cause` is the label in the metrics."""
 
     cause = "malformed"
 
 
 class VersionError(MessageError):
-    """A hello of another version of the protocol."""
+    """The other side's first frame is of another version of the fleet protocol."""
 
     cause = "version"
 
@@ -100,10 +100,10 @@ class _Message(Struct, frozen=True, forbid_unknown_fields=True, tag=str.lower):
 
 
 class Refusal(_Message, frozen=True):
-    """The holder's refusal of a member.
+    """The holder refuses a member, and closes the connection.
 
     Args:
-        cause: one word.
+        cause: one word, for logs and metrics.
         problem: a sentence for the member's operator.
     """
 
@@ -112,13 +112,13 @@ class Refusal(_Message, frozen=True):
 
 
 class Lost(_Message, frozen=True):
-    """The member's session is not open at the holder, so it opens another one."""
+    """The holder's response to a report whose session it does not have open: the member then opens a new one."""
 
     problem: _Problem
 
 
 class Leave(_Message, frozen=True):
-    """The member has ended, and its shares are free."""
+    """A member uses its shares no more, so they are free immediately; then it closes the connection."""
 
 
 class Question(_Message, frozen=True):
@@ -129,14 +129,14 @@ class Question(_Message, frozen=True):
 
 
 class Response(_Message, frozen=True, tag="answer"):  # the tag of version 3 of the protocol
-    """The holder's response to the question of this number."""
+    """The holder's response to the `Question` with the same number."""
 
     number: _U32
     content: bytes
 
 
 class Told(_Message, frozen=True):
-    """The facts that a member tells of itself (`proxy.fleet.facts`)."""
+    """A member's facts: the settings and addresses that it tells the holder (`proxy.fleet.facts`)."""
 
     facts: Facts
 
@@ -157,11 +157,12 @@ class MemberView(NamedTuple):
 
 
 class View(_Message, frozen=True):
-    """The fleet as the holder shows it to its members; no decision depends on it.
+    """The state of the fleet, which the holder sends its members for display; no decision depends on it.
 
     Args:
-        learning: whether the holder has just begun, and raises no share yet.
-        shares: by key, the largest share that each member may be using, in the members' order.
+        learning: whether the holder has just begun, and raises no share until it knows all earlier leases.
+        shares: for each key (one quota at one place), the largest share (0 to 1) that each member may be using, in
+            the order of `members`.
     """
 
     learning: bool
@@ -252,18 +253,18 @@ def cut(text: str, bytes_max: int) -> str:
 
 
 def told(facts: Facts) -> Told:
-    """Return the message with these facts; those for which there is no room are left out."""
+    """Return the message with these facts: texts are cut to FACT_BYTES_MAX, and facts above FACTS_MAX left out."""
     bounded = [(cut(name, FACT_BYTES_MAX), cut(value, FACT_BYTES_MAX)) for name, value in facts.items()]
     return Told(dict(bounded[:FACTS_MAX]))
 
 
 def refusal(cause: str, problem: str) -> Refusal:
-    """Return the message of a refusal; a longer problem is cut off."""
+    """Return the message of a refusal; too long texts are cut."""
     return Refusal(cut(cause, CAUSE_BYTES_MAX), cut(problem, PROBLEM_BYTES_MAX))
 
 
 def named(key: str) -> bool:
-    r"""Whether a key can have a share of its own.
+    r"""Whether a key can be sent, so that it can have a share of its own; else the default share applies to it.
 
     >>> named("user\x00client"), named("x" * 3000), named("\ud800")
     (True, False, False)
@@ -277,7 +278,7 @@ def named(key: str) -> bool:
 
 
 def sendable(report: Report) -> Report:
-    """Return the report as it can be sent: wishes within their bounds, no keys that cannot be sent.
+    """Return the report with its wishes (demands for shares) within their bounds, and without keys that cannot be sent.
 
     Keys that are left out have the default share.
     """
@@ -349,7 +350,7 @@ class Frames:
     """Signs and verifies the frames of one connection; pure, except for the random nonce and `receive`.
 
     Args:
-        secret: of the fleet; empty without one.
+        secret: the fleet's secret; empty without one.
         holder: whether this side is the holder.
     """
 
@@ -386,7 +387,7 @@ class Frames:
         return self._signed(_HELLO + self._nonce)
 
     def no_proof(self) -> bytes:
-        """Return a second frame without a signature, for a member with another secret, which notices it by that."""
+        """Return a second frame that is not signed: by it a member with another secret notices the difference."""
         return self.hello()
 
     def write(self, message: bytes) -> bytes:
@@ -395,7 +396,7 @@ class Frames:
         return self._signed(message)
 
     def open(self, frame: bytes) -> bytes:
-        """Return the message of a frame, without its length, after the hello.
+        """Verify a frame (without its length) that came after the hello, and return its message.
 
         Raises:
             SignatureError: it is not signed for this connection, direction and number.
@@ -408,7 +409,7 @@ class Frames:
         return message
 
     def greet(self, frame: bytes) -> None:
-        """Take over the nonce of the other side's hello.
+        """Derive the key of all further signatures from the secret, this side's nonce, and that of the other's hello.
 
         Raises:
             MessageError: it is not a hello; VersionError: of another version.

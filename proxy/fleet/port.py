@@ -78,8 +78,8 @@ class Acceptor:
 
     Args:
         serve: serves a connection until it ends.
-        refused: called for each handshake that fails, or gives way to a newer one.
-        tls: returns the context in force; None for plaintext.
+        refused: called for each handshake that fails, or is cancelled since there are too many.
+        tls: returns the TLS context in force; None for plaintext.
     """
 
     def __init__(self, serve: Serve, refused: Refused, tls: Context | None) -> None:
@@ -273,7 +273,7 @@ class Refusals:
         self._said_ms: dict[tuple[str, str], int] = {}  # the oldest first
 
     def note(self, cause: str, peer: tuple[str, int] | None, problem: str, member: str = "") -> None:
-        """Count a refusal, and log it if its cause and host were not logged lately.
+        """Count a refusal, and log it unless the same cause and host were logged in the last ten minutes.
 
         Args:
             cause: one word, for the counter.
@@ -360,9 +360,10 @@ class HolderPort:
         tls: returns the TLS context of the port; None for plaintext.
 
     Attributes:
-        lessor: None while this process is not the holder.
+        lessor: divides the quotas among the members; None while this process is not the holder.
         responding: handles members' requests that are not about shares.
-        enlists: called with each roster of the lessor; None where no successor reads it.
+        enlists: called with the number and the lessees of each new roster (list of lessees), to be written down for the
+            next holder; None without a group.
     """
 
     def __init__(
@@ -396,7 +397,7 @@ class HolderPort:
 
     @property
     def tenure(self) -> int:
-        """The number of this tenure as the holder; 0 if this process is not the holder now. In any thread."""
+        """How often this process has become the holder, if it is the holder now; else 0. Safe in any thread."""
         over = self._tenure_ms is not None and self._now_ms() >= self._confirmed_ms + self._tenure_ms
         return 0 if self.lessor is None or over else self._tenures
 
@@ -404,7 +405,8 @@ class HolderPort:
         """Become the holder: members are served from now on.
 
         Args:
-            tenure_ms: how long it remains the holder without `confirm`; None: until `retire`.
+            lessor: a new one, which divides the quotas among the members.
+            tenure_ms: how long in ms this process remains the holder without `confirm`; None: until `retire`.
         """
         now_ms = self._now_ms()
         self.lessor, self._tenure_ms, self._enlisted = lessor, tenure_ms, -1
@@ -426,12 +428,12 @@ class HolderPort:
             self.lessor.confirm(at_ms)
 
     def lasting_ms(self) -> int | None:
-        """The longest time in ms that leases granted here or before may last; None if it is not the holder."""
+        """How long leases of this holder, or earlier ones, may still last, in ms; None if this is not the holder."""
         lessor = self._leading()
         return None if lessor is None else lessor.lasting_ms(self._now_ms())
 
     def retire(self, problem: str) -> None:
-        """Stop being the holder; members are refused from now on."""
+        """Stop being the holder: refuse members from now on, with `problem`, a sentence, as the reason."""
         if self.lessor is None:
             return
         self.lessor, self._figures.holds, self._figures.members = None, False, 0

@@ -15,14 +15,15 @@ logger = logging.getLogger(__name__)
 
 
 def secret_problem(path: Path | None, error: OSError) -> str:
-    """Return a sentence on why a secret cannot be used."""
+    """Return a sentence that says why the secret in this file cannot be used."""
     return str(error) if error.errno is None else f"{KEY}: {path}: {system_reason(error)}"
 
 
 class FleetSecret:
-    """Reads the file anew for each connection; while it cannot be used, the secret that was read last stays in force.
+    """The secret of the fleet, which is read from its file at each `read`, so that a changed file applies.
 
-    Used in the application's loop, and in the group's.
+    While the file cannot be used, the secret that was read last stays in force. Two event loops use one object: the
+    application's, and that of the Kafka group.
 
     Args:
         path: None for a fleet without a secret.
@@ -37,7 +38,7 @@ class FleetSecret:
         """Return the secret in force; empty without one.
 
         Raises:
-            OSError: the file cannot be used, and never could be.
+            OSError: the file cannot be used, and no secret was read from it before.
         """
         if self._path is None:
             return b""
