@@ -10,12 +10,12 @@ class Clock:
 
     def __init__(self) -> None:
         self.now_ms = 0
-        self._order = count()
+        self.order = count()
         self._events: list[tuple[int, int, Callable[[], object]]] = []
 
     def at(self, ms: int, act: Callable[[], object]) -> None:
         """Do something at a time, or now if that is past."""
-        heapq.heappush(self._events, (max(ms, self.now_ms), next(self._order), act))
+        heapq.heappush(self._events, (max(ms, self.now_ms), next(self.order), act))
 
     def run(self, until_ms: int) -> None:
         """Let things happen until a time."""

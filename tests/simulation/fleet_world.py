@@ -129,7 +129,7 @@ class World(Clock):
 
     def number(self) -> int:
         """Return another number each time."""
-        return next(self._order)
+        return next(self.order)
 
     def clock(self) -> tuple[float, int]:
         """Return the rate and the offset of a host's clock."""
