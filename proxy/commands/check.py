@@ -340,7 +340,7 @@ def check_topics(config: Config, tls: Callable[[], ssl.SSLContext] | None) -> It
     access = access_of(config.fleet_cluster, tls)
     for spec, needed in _specs(config):
         try:
-            yield f"topic {spec.name}: {asyncio.run(_state(access, spec))}"
+            yield f"topic {spec.name}: {asyncio.run(topic_state(access, spec))}"
         except ProblemError as error:
             if needed:
                 raise SluiceError(error.problem.text) from error
@@ -378,7 +378,7 @@ def _specs(config: Config) -> Iterator[tuple[TopicSpec, bool]]:
         yield TopicSpec(fleet.group, one_partition=False), False
 
 
-async def _state(access: Access, spec: TopicSpec) -> str:
+async def topic_state(access: Access, spec: TopicSpec) -> str:
     found = await find(access, spec)
     if found is None:
         return "does not exist; Sluice creates it when it starts"

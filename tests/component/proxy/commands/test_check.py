@@ -276,7 +276,7 @@ def test_topic_that_cannot_be_read_fails_the_check_if_quotas_are_in_it(
         return "can be read and written"
 
     cluster_of(monkeypatch, {1: Address("h", 1)})
-    monkeypatch.setattr(check, "_state", state)
+    monkeypatch.setattr(check, "topic_state", state)
     monkeypatch.setattr(check, "unguarded_warnings", lambda *_: ())
     monkeypatch.setattr(check, "ask_advertised", lambda _: ({}, ""))
     text = f'{SMALL}[quotas]\nstore = "topic"\ntopic = "quotas"\naudit_topic = "audit"\n'
