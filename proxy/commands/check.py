@@ -379,6 +379,7 @@ def _specs(config: Config) -> Iterator[tuple[TopicSpec, bool]]:
 
 
 async def topic_state(access: Access, spec: TopicSpec) -> str:
+    """Return whether a topic of Sluice exists and can be used, in words; raises a ProblemError if it cannot."""
     found = await find(access, spec)
     if found is None:
         return "does not exist; Sluice creates it when it starts"
