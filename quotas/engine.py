@@ -47,7 +47,7 @@ class Engine:
 
     Attributes:
         options, definitions: those in force; `update` replaces them.
-        relaying: whether all enforcement is turned off (SIGUSR1), so that frames may pass unseen.
+        relaying: whether all enforcement is turned off (SIGUSR1), so that nothing needs to be counted.
 
     >>> from quotas.definitions.definitions import StaticQuotas
     >>> engine = Engine(EngineOptions(policy="kip13"), Definitions(static=StaticQuotas(producer_default=2_000_000)))
@@ -155,9 +155,10 @@ class Engine:
         )
 
     def views(self, now_ms: int, series: str = PRODUCE.series) -> Iterator[QuotaView]:
-        """Yield the views of a series (`Kind.series`); iterate in portions, there may be hundreds of thousands.
+        """Yield the figures of all clients, or all topics, for one metric series (`Kind.series`).
 
-        Of clients there is a view for each kind that was used, of topics one for each direction.
+        A client has one view for each kind of quota that it has used, a topic one for each direction. There may be
+        hundreds of thousands: iterate a limited number at a time.
         """
         if series == TOPIC.series:
             yield from self._topic_views(now_ms)
@@ -178,7 +179,7 @@ class Engine:
         """Yield user, client id and rates (`ClientQuota.rates`) of each client, once for each of its brokers.
 
         Args:
-            wanted: users with client ids; for any other None is yielded, in a twentieth of the time of its views.
+            wanted: pairs of user and client id; for every other client None is yielded, without computing its rates.
         """
         for client in list(self._clients.values()):
             if (client.user, client.client_id) in wanted:
@@ -187,13 +188,16 @@ class Engine:
                 yield None
 
     def cluster_tokens(self, now_ms: int) -> float | None:
-        """The partition mutations left for all clients together; None without such a limit."""
+        """Return the partition mutations that all clients together may make now; None without such a limit."""
         return self.mutations.cluster_tokens(now_ms)
 
     def attach(
         self, key: str, user: str, client_id: str, broker: int, now_ms: int
     ) -> tuple[float | None, Limiter | None]:
-        """Return a client's limit in bytes/s and the up-to-date limiter of its bucket (called by its `Throttle`)."""
+        """Return a client's limit in bytes/s and the limiter of all clients that share it; both None: unlimited.
+
+        Called by the client's `Throttle`; the limiter is created or updated if necessary.
+        """
         limit, bucket = self.definitions.limit(key, user, client_id)
         if limit is None:
             return None, None
@@ -205,7 +209,7 @@ class Engine:
         return limit, found
 
     def release(self, limiter: Limiter, throttle: Throttle) -> None:
-        """Detach a throttle from its limiter, which is removed without throttles (called by the `Throttle`)."""
+        """Detach a throttle from its limiter, which is removed with its last throttle. Called by the `Throttle`."""
         limiter.throttles.discard(throttle)
         limiter_key = limiter.limiter_key
         if not limiter.throttles and limiter_key is not None and self._limiters.get(limiter_key) is limiter:

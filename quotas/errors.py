@@ -19,7 +19,7 @@ class QuotaError(Exception):
 
 
 class AmountError(QuotaError, ValueError):
-    """A value is not an amount such as 7, 1.5 or "2M"; the message has no path."""
+    """A value is not an amount such as 7, 1.5 or "2M"; the message does not contain the path of its key."""
 
 
 class DefinitionError(QuotaError, ValueError):
@@ -36,7 +36,7 @@ class FormError(QuotaError, ValueError):
 
 
 class TomlError(QuotaError, ValueError):
-    """A text is not TOML, or beyond the bounds of what is read."""
+    """A text is not valid TOML, or exceeds the limits of the reader."""
 
 
 # ----------------------------------------------------------------------------------------------------

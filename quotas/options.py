@@ -37,8 +37,8 @@ class EngineOptions:
         partition_mutations_burst: how many of them may come in one go; None = the rate times all windows.
         charge_validate_only: whether a request that only asks whether it would work counts, as in KRaft.
         charge_auto_created: whether topics that Metadata requests create count.
-        unknown_users: what holds for users that can not be read in passing: no user's quota, the default user's for all
-            of them together, or nothing at all, since their connections are closed.
+        unknown_users: the quotas of clients whose user cannot be read from their SASL tokens: no user's quota, the
+            default user's for all of them together, or none, since their connections are closed.
     """
 
     policy: Policy = "kip13"

@@ -36,11 +36,11 @@ _TRUSTED_BYTES_MIN: Final = 16 * 1024
 
 @dataclass(slots=True, eq=False)
 class Announcements:
-    """The requests of one identity that are under way.
+    """The Produce requests of one identity that were charged as a whole before all of their bytes have arrived.
 
     Attributes:
         flows: their channels, and the missing bytes of each when it was charged, the oldest first.
-        doubtful: the bytes beyond what their channels are trusted with, of all requests together.
+        doubtful: the doubtful bytes of all these requests: those beyond what their channels are trusted with.
         suspended_until_ms: the time until which no further doubtful request is admitted.
         due_ms: the earliest time at which `expire` can find a request.
 
@@ -83,8 +83,9 @@ class Announcements:
         flow.trusted = max(flow.trusted, announced)
 
     def must_wait(self, flow: Flow, now_ms: int) -> bool:
-        """Queue a doubtful request while such requests pass one at a time; returns whether it must wait, whatever
-        the quota.
+        """Queue a doubtful request if such requests pass one at a time now; returns whether it must wait.
+
+        If so, it waits even if the quota has room. They pass one at a time after doubtful bytes did not arrive.
         """
         return now_ms < self.suspended_until_ms + _IN_ORDER_MS and not self.enqueue(flow, now_ms)
 
@@ -109,7 +110,9 @@ class Announcements:
         return lost
 
     def expire(self, now_ms: int) -> list[Flow]:
-        """Remove the requests whose charge has expired; sets `Flow.lost` of each to its missing bytes."""
+        """Remove the requests whose bytes did not arrive in time; returns their flows, with the missing bytes as
+        `lost`.
+        """
         if now_ms < self.due_ms:
             return []
         found = []

@@ -76,7 +76,7 @@ class TokenBucket:
 
     @property
     def decides_again(self) -> bool:
-        """False: a request that has waited is charged without another decision."""
+        """False: a request is charged whenever it arrives, so its mute must not be shortened (`Lendable`)."""
         return False
 
     def used(self) -> float:
@@ -112,7 +112,7 @@ class TokenBucket:
         self._used += count
 
     def settle(self, now_ms: int) -> None:
-        """Clear the debt that was made without enforcement, since enforcement begins."""
+        """Clear the debt that was made while quotas were not enforced; called when enforcement begins."""
         self._tokens = max(0.0, self.tokens(now_ms))
 
     def throttle_ms(self, now_ms: int) -> int:

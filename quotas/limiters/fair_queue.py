@@ -33,7 +33,7 @@ NEWCOMER_SHARE: Final = 8
 
 
 class FairQueue:
-    """The places in the queue of one identity's channels, and the queue's virtual time."""
+    """A fair queue of the channels of one identity: their places, ordered by tag, and the queue's virtual time."""
 
     __slots__ = (
         "_mark",
@@ -68,12 +68,13 @@ class FairQueue:
         return bisect_right(self._tags, flow.tag)
 
     def index_after(self, flow: Flow) -> int:
-        """Return the index for a channel without a place that just passed and continues with its tag."""
+        """Return the index of the place that a channel would get with its present tag, after its request has passed."""
         return bisect_right(self._tags, flow.tag)
 
     def bytes_ahead(self, flow: Flow, index: int) -> tuple[int, int]:
-        """Return the bytes ahead of the place at `index`: those of one request of each channel ahead, and those of
-        their whole shares up to this channel's tag.
+        """Return the least and the most bytes that pass before the place at `index`, which is this channel's.
+
+        At least, each channel ahead sends one request; at most, each uses its fair share up to this channel's tag.
         """
         if not index:
             return 0, 0
@@ -81,8 +82,11 @@ class FairQueue:
         return once, max(once, index * flow.tag - sum(self._tags[:index]))
 
     def record_passed(self, flow: Flow, start: int, size: int, doubtful: int) -> None:
-        """Register a request that passed and set the channel's next tag; doubtful bytes do not move the newcomers'
-        mark.
+        """Register a request that passed, and set the channel's next tag.
+
+        Args:
+            start: the virtual time at which the request began.
+            doubtful: the bytes that may never arrive; they do not move the mark at which new channels start.
         """
         self.virtual = max(self.virtual, start)
         if not flow.passed:
@@ -95,7 +99,7 @@ class FairQueue:
             flow.tag = max(flow.tag, self.virtual - self.lag_bytes)
 
     def record_arrived(self, doubtful: int) -> None:
-        """Move the newcomers' mark by doubtful bytes that have arrived."""
+        """Move the mark at which new channels start by doubtful bytes that have arrived after all."""
         self._newcomers = max(self._newcomers, self._virtual_time()) + doubtful // (
             len(self.flows) + NEWCOMER_SHARE
         )
@@ -121,7 +125,10 @@ class FairQueue:
             flow.queued = False
 
     def sweep(self, now_ms: int, mark_every_ms: int) -> None:
-        """Remove the places of channels that did not retry in time; update the mark for new channels."""
+        """Remove the places of channels that did not retry in time.
+
+        Once in `mark_every_ms`, also update the mark at which new channels start.
+        """
         if now_ms >= self._mark_ms:
             self._mark_ms = now_ms + mark_every_ms
             self._mark_before, self._mark = self._mark, max(self._virtual_time(), self._newcomers)

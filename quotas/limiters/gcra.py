@@ -18,7 +18,7 @@ from quotas.limiters.virtual_time import Backlog, BudgetTime, PacedBacklog
 
 
 class VirtualSchedule:
-    """The schedule of one identity.
+    """The virtual schedule of one identity (GCRA): the time at which all of its bytes are paid for at the rate.
 
     Args:
         limit: the limit of all processes together, in bytes/s.
@@ -74,16 +74,16 @@ class VirtualSchedule:
         return self._rate * 1000
 
     def new_backlog(self) -> Backlog:
-        """Return an empty backlog, for clients that do not wait for their responses."""
+        """Return a new backlog: the bytes that clients would have left to send if the quota were enforced."""
         return PacedBacklog(self._burst_ms)
 
     def settle(self, now_ms: int) -> None:
-        """Clear the debt made without enforcement, since enforcement begins; the used part of the burst stays used."""
+        """Clear the debt made while quotas were not enforced; the used part of the burst stays used."""
         self._paid_ms = min(self._paid_ms, float(now_ms + self._burst_ms))
         self.virtual_time = None
 
     def use_up_burst(self, now_ms: int) -> None:
-        """Use up the burst, without debt: which bytes have passed before is not known here."""
+        """Use up the burst, without debt: this limiter replaces another one, whose bytes it does not know."""
         self._paid_ms = float(now_ms + self._burst_ms)
 
     def begin_empty(self, since_ms: int, now_ms: int) -> None:

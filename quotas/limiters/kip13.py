@@ -33,7 +33,7 @@ FETCH_BYTES_MIN: Final = 1_048_576
 
 
 class SampledLimiter(SampledLimit):
-    """Kafka's sampled window for one identity: kip13."""
+    """The limiter of policy `kip13`: Kafka's sampled windows (KIP-13), for all clients that share a quota."""
 
     __slots__ = (
         "_announcements",
@@ -196,7 +196,10 @@ class SampledLimiter(SampledLimit):
         return Decision(throttle_ms=min(throttle_ms, self._mute_ms_max), reason="over quota")
 
     def fetch(self, flow: Flow, now_ms: int) -> Decision:
-        """Throttle a Fetch as if the channel's last response were returned again (KIP-219); admit it if that fits."""
+        """Admit a Fetch if another response of the size of the channel's last one is within the quota.
+
+        Otherwise return its throttle time (KIP-219). An admitted one counts with that size until its response begins.
+        """
         if flow.admitted >= 0:
             self._release_fetch(flow)
         if self._fetching:
@@ -271,7 +274,9 @@ class SampledLimiter(SampledLimit):
         return self._throttled(now_ms)
 
     def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """Record delivered bytes; if they exceed the quota, this response has the throttle time."""
+        """Record the bytes of a Fetch response; returns the throttle time for this response if they exceed the
+        quota.
+        """
         if flow.admitted >= 0:
             self._release_fetch(flow)
         recorded, flow.exposed = flow.exposed, 0
@@ -289,11 +294,11 @@ class SampledLimiter(SampledLimit):
         return self._limit
 
     def new_backlog(self) -> Backlog:
-        """Return an empty backlog, for clients that do not wait for their responses."""
+        """Return a new backlog: the bytes that clients would have left to send if the quota were enforced."""
         return SampledBacklog(self._samples, self.window_ms)
 
     def room_in_ms(self, size: int, now_ms: int, consumes: bool, alone: bool) -> int:
-        """Return the least time in ms until a Fetch has room, or until bytes that others produced are paid for."""
+        """Return the time in ms until a Fetch has room, or, for a Produce, until earlier bytes are within the quota."""
         rate = self._rate
         if not consumes:
             return 0 if alone else rate.throttle_ms(self._limit, now_ms)

@@ -49,27 +49,34 @@ LimiterKey = tuple[str, BucketKey, int]
 
 
 class Lendable(Protocol):
-    """A limiter of any kind: bytes, request time or tokens, whose limit several processes may share."""
+    """A limiter of bytes, request time or tokens, of whose limit this process may have only a share
+    (`quotas.sharing`).
+    """
 
     limiter_key: LimiterKey | None
     limit: float  # per second, of all processes together
 
     @property
     def decides_again(self) -> bool:
-        """Whether a request that arrives after a shortened mute is decided on again before it is charged."""
+        """Whether each request is decided on when it arrives, and not charged if it is too early.
+
+        Only then may a mute be shortened. False if every request is charged whenever it arrives.
+        """
 
     def lend(self, share: float, now_ms: int) -> None:
-        """Use this share (0 to 1) of the limit from now on; credit and debt stay the same."""
+        """Set the share (0 to 1) of the limit that this process may use from now on; credit and debt stay the same."""
 
     def begin_empty(self, since_ms: int, now_ms: int) -> None:
-        """Begin as if the burst had been used up at `since_ms`."""
+        """Start without a burst, as if it had been used up at `since_ms`: only the time since then counts as credit."""
 
     def used(self) -> float:
         """Return the amount used so far, in the limit's unit."""
 
 
 class Budgets(Protocol):
-    """The shares of the limits that this process may use."""
+    """Sets each limiter's share of its limit, and counts the connections that wait for more
+    (`quotas.sharing.budgets`).
+    """
 
     def begin(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
         """Set a new limiter's share; it begins without a burst."""
@@ -78,24 +85,30 @@ class Budgets(Protocol):
         """Set a limiter's share to the one that this process may use now."""
 
     def waits(self, limiter: Lendable, waiting: object, decision: Decision, now_ms: int) -> Decision:
-        """Count the connection `waiting` in the demand for the limit; returns the decision, perhaps with a shorter
-        mute.
+        """Register that a decision makes a connection wait: this is a demand for a larger share of the limit.
+
+        Args:
+            waiting: identifies the connection.
+
+        Returns:
+            The decision, with a shorter mute if the share may change soon.
         """
 
     def end(self, limiter: Lendable) -> None:
-        """Remove a limiter, with its demand."""
+        """Remove a limiter that is no longer used, and its demand for a share."""
 
 
 class ThrottleSource(Protocol):
-    """The engine, as far as throttles need it.
+    """The part of the engine that throttles use: the options, definitions and shares in force.
 
     Attributes:
         options, definitions: those in force.
         relaying: whether all enforcement is switched off (SIGUSR1).
-        version: replaced by every change of definitions, options and shares; throttles compare it.
+        version: an object that is replaced by every change of definitions, options or shares; a throttle that was
+            refreshed at another version refreshes itself before its next use.
         budgets: None if this process has every quota by itself.
-        lease_until_ms: the end of the lease of the shares; None while no lease can end, so that a single process
-            compares no times.
+        lease_until_ms: when the lease of this process's shares ends; None while no lease can end, as in a single
+            process, which then compares no times.
     """
 
     options: EngineOptions
@@ -107,7 +120,9 @@ class ThrottleSource(Protocol):
     lease_until_ms: int | None
 
     def end_lease(self, now_ms: int) -> None:
-        """If the lease of the shares is over, make every limiter read its share again before its next use."""
+        """If the lease of this process's shares has ended, make every limiter read its share again before its next
+        use.
+        """
 
 
 # No bound of the channel's own: longer than any configurable hold or wait, so that the policy's bound applies.
@@ -118,7 +133,9 @@ GRACE_MS: Final = 250
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """One channel's state at its limiter, in one direction."""
+    """A limiter's state of one channel in one direction (Produce or Fetch); only the limiter that owns it changes
+    it.
+    """
 
     limiter: "Limiter | None" = None  # the owner of the other attributes
     connection: ConnectionTime | None = None  # its time, as it would be if quotas were enforced
@@ -152,7 +169,7 @@ class Flow:
     waited: bool = False  # whether its request had to wait, so that the channel is backlogged
 
     def forget(self) -> None:
-        """Reset for another limiter, after the old one has removed its places."""
+        """Reset the state when the channel moves to another limiter; the old one has already removed the channel."""
         self.admitted = self.held_since_ms = -1
         self.announced = self.lost = self.trusted = self.until_ms = self.granted = self.exposed = 0
         self.tag = self.start = self.size = self.due_ms = self.hold_end_ms = 0
@@ -167,7 +184,9 @@ class Counted(Protocol):
 
 
 class Limiter(Lendable, Protocol):
-    """The arithmetic of one policy for one identity; several clients may share it."""
+    """Decides on requests by one policy (`kip13` or `schedule`), for all clients that share a quota, or for one
+    topic.
+    """
 
     throttles: set[Counted]  # the attached ones
     version: object  # the engine's version when it was last configured
@@ -178,10 +197,12 @@ class Limiter(Lendable, Protocol):
         """Apply a new limit or new options live; what was recorded stays."""
 
     def settle(self, now_ms: int) -> None:
-        """Clear the debt made without enforcement, since enforcement begins; only the unused burst is kept."""
+        """Clear the debt made while quotas were not enforced; called when enforcement begins. An unused burst stays."""
 
     def use_up_burst(self, now_ms: int) -> None:
-        """Begin in place of another limiter: without its debt and without a burst."""
+        """Start without a burst; called if this limiter replaces one of another policy, whose debt is not taken
+        over.
+        """
 
     def produce(self, flow: Flow, size: int, now_ms: int) -> Decision:
         """Decide on a Produce; arguments and result as in `Throttle.produce`."""
@@ -199,14 +220,17 @@ class Limiter(Lendable, Protocol):
         """Charge a response without a preceding `fetch`, as `Throttle.delivered`."""
 
     def observe(self, flow: Flow, size: int, now_ms: int, consumes: bool) -> int:
-        """Record bytes that pass whatever the limit is; returns the throttle time in ms for the excess."""
+        """Record bytes that pass even beyond the limit; returns the throttle time in ms for the excess.
+
+        This is used while quotas are not enforced, and for topics, whose bytes are known only afterwards.
+        """
 
     @property
     def rate(self) -> float:
         """This process's share of the limit, in bytes/s."""
 
     def new_backlog(self) -> Backlog:
-        """Return an empty backlog, for clients that do not wait for their responses."""
+        """Return a new backlog: the bytes that clients would have left to send if the quota were enforced."""
 
     def room_in_ms(self, size: int, now_ms: int, consumes: bool, alone: bool) -> int:
         """Return the least time in ms until a request of `size` bytes may pass.
@@ -223,7 +247,7 @@ class Limiter(Lendable, Protocol):
         """Return the unused part of the limit as time in ms at its rate; 0 if the limit is exceeded."""
 
     def elapse(self, ms: int) -> None:
-        """Move all records back by `ms`, as if that much more time had passed."""
+        """Act as if `ms` more had passed since all records: a predicted wait, while quotas are not enforced."""
 
     def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
         """Register a request that is charged before its bytes have arrived, as `Throttle.announce`."""
@@ -235,7 +259,7 @@ class Limiter(Lendable, Protocol):
         """Register that an announced request has arrived, as `Throttle.request_arrived`."""
 
     def leave(self, flow: Flow, now_ms: int) -> None:
-        """Remove a closed channel: its place, and the charge of bytes that never arrived."""
+        """Remove a closed channel: its place in the queue, and the charge of bytes that never arrived."""
 
     def debt_bytes(self, now_ms: int) -> float:
         """Return the bytes that have passed beyond the limit up to now."""

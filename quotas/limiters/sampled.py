@@ -89,15 +89,13 @@ class SampledLimit:
         return max(0, int(self.room(now_ms) * 1000 / self._limit))
 
     def settle(self, now_ms: int) -> None:
-        """Clear the excess made without enforcement, since enforcement begins; the windows stay full up to the
-        limit.
-        """
+        """Clear the excess made while quotas were not enforced; the windows stay full up to the limit."""
         self._rate.trim(self._limit, now_ms)
         self.virtual_time = None
 
     @property
     def decides_again(self) -> bool:
-        """False: a request that has waited is charged without another decision."""
+        """False: a request is charged whenever it arrives, so its mute must not be shortened (`Lendable`)."""
         return False
 
     def room(self, now_ms: int) -> int:

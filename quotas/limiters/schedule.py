@@ -43,7 +43,7 @@ POLL_MS_MIN: Final = 100
 
 
 class ScheduledLimiter(VirtualSchedule):
-    """GCRA, a fair queue and bounded holds for one identity."""
+    """The limiter of policy `schedule`: GCRA, a fair queue and bounded holds, for all clients that share a quota."""
 
     __slots__ = (
         "_announcements",
@@ -101,7 +101,7 @@ class ScheduledLimiter(VirtualSchedule):
     # -- produce
 
     def produce(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """Decide on a Produce whose header was seen: pass (and mute), hold, or refuse."""
+        """Decide on a Produce whose header was read: it passes (and may mute the channel), is held, or is refused."""
         announcements = self._announcements
         if (
             flow.passed
@@ -160,7 +160,7 @@ class ScheduledLimiter(VirtualSchedule):
     # -- fetch
 
     def fetch(self, flow: Flow, now_ms: int) -> Decision:
-        """Decide on a Fetch before it is forwarded: charge its response with the size of the channel's last one."""
+        """Decide on a Fetch before it is forwarded; an admitted one is charged with the size of the last response."""
         expected = flow.expected
         fetches = self._fetches
         if (
@@ -214,13 +214,17 @@ class ScheduledLimiter(VirtualSchedule):
         return ADMITTED
 
     def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:  # noqa: ARG002 - kip13 needs it
-        """Return the max_bytes of an admitted Fetch: its share of half a second's quota, so that turns stay short."""
+        """Return the max_bytes of an admitted Fetch: at most its share of half a second's quota, so that others wait
+        less.
+        """
         if requested < flow.granted:  # the exposed bytes stay: the batch may be larger than both
             flow.granted = max(1, requested)
         return flow.granted or 1
 
     def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """Replace the charge of the expected size by one of the actual size, and reserve the next slot."""
+        """Charge the response's actual size in place of the expected one; returns the mute until the channel's next
+        slot.
+        """
         if flow.admitted >= 0:
             if size > flow.granted:
                 self._fetches.record_batch(size)
@@ -270,7 +274,7 @@ class ScheduledLimiter(VirtualSchedule):
     # -- both
 
     def room_in_ms(self, size: int, now_ms: int, consumes: bool, alone: bool) -> int:  # noqa: ARG002 - kip13 needs all
-        """Return the time in ms until the schedule is free."""
+        """Return the time in ms until the schedule admits a request; other channels' places are not considered."""
         ahead_ms = self._fetch_ahead_ms if consumes else self._burst_ms
         return max(0, ceil(self._paid_ms - ahead_ms - now_ms))
 
@@ -279,7 +283,10 @@ class ScheduledLimiter(VirtualSchedule):
         return True
 
     def observe(self, flow: Flow, size: int, now_ms: int, consumes: bool) -> int:
-        """Charge bytes that pass in any case; return the wait in ms with enforcement, at most one hold and one mute."""
+        """Charge bytes that pass in any case; return how long they would wait if quotas were enforced, in ms.
+
+        This is at most the longest hold and the longest mute together.
+        """
         self._queue.remove(flow)
         self._fetches.remove(flow)
         self._announcements.dequeue(flow)

@@ -56,8 +56,8 @@ class FetchesUnderWay:
     Attributes:
         exposed: the bytes that all of them together may bring beyond their charges.
         flows: their channels' flows, the oldest Fetch first.
-        resting: the flows of channels that were muted because of a crowd.
-        crowded_until_ms: the time at which the crowd is taken to end; in the past without one.
+        resting: the flows of channels that were muted because more Fetches were to be at brokers than have room.
+        crowded_until_ms: the time at which this crowd of Fetches is taken to end; in the past without one.
 
     >>> fetches, flow = FetchesUnderWay(0), Flow()
     >>> fetches.configure(2000.0, 1000)  # bytes per ms
@@ -90,7 +90,7 @@ class FetchesUnderWay:
         self._batch_until_ms = now_ms + BATCH_MS
 
     def configure(self, rate: float, burst_ms: int) -> None:
-        """Set the rate, in bytes per ms, and the burst by which later Fetches are granted bytes."""
+        """Set the rate, in bytes per ms, and the burst; they bound the bytes that later Fetches are granted."""
         self._quantum = int(rate * FETCH_QUANTUM_MS)
         self._idle = min(int(rate * IDLE_FETCH_MS), IDLE_FETCH_BYTES_MAX)
         self._rate = rate
@@ -100,7 +100,7 @@ class FetchesUnderWay:
         self._floor = min(self._idle, BATCH_BYTES_MIN, burst // IDLE_AT_A_TIME)
 
     def begin(self, flow: Flow, expected: int, known: bool, waiting: int, now_ms: int) -> None:
-        """Register a Fetch that is forwarded, and set the bytes that it is granted and exposes.
+        """Register a Fetch that is forwarded; sets `Flow.granted`, its largest max_bytes, and `Flow.exposed`.
 
         Args:
             expected: the bytes that it was charged with.
@@ -140,7 +140,7 @@ class FetchesUnderWay:
         return min(expected, max(self._quantum // (waiting + 1), self._largest))
 
     def expose_paid(self, rate: float, now_ms: int, returned_ms: int) -> None:
-        """Expose the part of each charge that time has paid for: it is no longer owed, and its bytes may still come.
+        """Move the part of each Fetch's charge that time has paid for to its exposed bytes, since they may still come.
 
         Args:
             rate: in bytes per ms.
@@ -156,7 +156,7 @@ class FetchesUnderWay:
                 flow.admitted = unpaid
 
     def first_estimate(self, rate: float, left_ms: float) -> int:
-        """Return the bytes expected of a Fetch without history.
+        """Return the estimated bytes of a response to a Fetch while no response of the identity is known.
 
         Args:
             rate: in bytes per ms.
@@ -178,7 +178,11 @@ class FetchesUnderWay:
         return int((self._burst_ms - max(0.0, ahead_ms) / 2) * self._rate)
 
     def wait_ms_max(self, flow: Flow, ahead_ms: float, now_ms: int) -> int:
-        """Return the longest time in ms that a Fetch forwarded now may wait at its broker for records."""
+        """Return the longest time in ms that a Fetch forwarded now may wait at its broker for records.
+
+        Args:
+            ahead_ms: the used part of the burst, in ms.
+        """
         if now_ms >= self.crowded_until_ms:
             return FETCH_WAIT_MS_MAX if flow.expected else FIRST_WAIT_MS
         concurrent_max = self.concurrent_max(self._room(ahead_ms))
@@ -186,7 +190,12 @@ class FetchesUnderWay:
         return max(CROWDED_WAIT_MS, CROWDED_ROUND_MS * concurrent_max // wanted)
 
     def rest_ms(self, flow: Flow, ahead_ms: float, now_ms: int) -> int:
-        """Return the rest, in ms, of a channel whose Fetch has ended in a crowd; 0 if there is room for all.
+        """Return the time in ms for which a channel sends no Fetch, so that others have room; 0 if there is room for
+        all.
+
+        Args:
+            flow: the channel, whose Fetch has just ended.
+            ahead_ms: the used part of the burst, in ms.
 
         >>> fetches, flow = FetchesUnderWay(0), Flow()
         >>> fetches.configure(2000.0, 1000)
@@ -206,14 +215,12 @@ class FetchesUnderWay:
         return min((now_ms - flow.forwarded_ms) * beyond // concurrent_max, FETCH_WAIT_MS_MAX)
 
     def mark_crowded(self, flow: Flow, now_ms: int) -> None:
-        """Register that there was no room for this channel's Fetch: the channel rests, and the crowd lasts longer."""
+        """Register that there is no room for this channel's Fetch; the channel rests, and a crowd lasts from now on."""
         self.crowded_until_ms = now_ms + CROWDED_MS
         self.resting[flow] = None
 
     def record_batch(self, size: int) -> None:
-        """Register a response of more bytes than its Fetch was granted, so one large batch: later Fetches may bring
-        as much.
-        """
+        """Register a response larger than its Fetch was granted: one large batch. Later Fetches may bring as much."""
         self._batch = max(self._batch, size)
         self._largest = max(self._largest, size)
 
@@ -223,7 +230,7 @@ class FetchesUnderWay:
         self.resting.pop(flow, None)
 
     def end(self, flow: Flow) -> None:
-        """End the channel's Fetch, if it has one at its broker, with its exposed bytes."""
+        """Remove the channel's Fetch, if one is at its broker, and its exposed bytes."""
         self.exposed -= flow.exposed
         flow.exposed = 0
         flow.admitted = -1
@@ -231,7 +238,7 @@ class FetchesUnderWay:
             del self.flows[flow]
 
     def overdue(self, now_ms: int) -> Flow | None:
-        """Remove and return the oldest Fetch if it is at its broker for too long, else None. Call it repeatedly."""
+        """Remove and return the oldest Fetch if it has been at its broker for FETCH_MS_MAX; None otherwise."""
         for flow in self.flows:
             if now_ms < flow.forwarded_ms + FETCH_MS_MAX:
                 return None

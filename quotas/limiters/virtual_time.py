@@ -32,7 +32,7 @@ from quotas.limiters.rate import NEVER_MS, SampledRate
 
 
 class SampledBacklog:
-    """The backlog under a limit over Kafka's sampled windows.
+    """The backlog of a budget with Kafka's sampled windows (policy `kip13`): unsent bytes if quotas were enforced.
 
     >>> backlog = SampledBacklog(11, 1000)
     >>> backlog.add(12_000, 1_000, 0)
@@ -61,7 +61,7 @@ class SampledBacklog:
 
 
 class PacedBacklog:
-    """The backlog under a virtual schedule with a burst.
+    """The backlog of a budget with a virtual schedule (policy `schedule`): unsent bytes if quotas were enforced.
 
     >>> backlog = PacedBacklog(burst_ms=2000)
     >>> backlog.add(5_000, 1_000, 0)
@@ -103,14 +103,14 @@ _UNBOUNDED_MS: Final = 1 << 40
 
 
 class WouldWait(Protocol):
-    """The counters to which the waits of a throttle are added."""
+    """A throttle's counter of the time that requests would have waited if quotas were enforced."""
 
     would_throttle_ms_total: int
 
 
 @dataclass(slots=True, eq=False)
 class BudgetTime:
-    """One budget's lag: how far it is ahead of real time.
+    """The lag of one budget: how far its time, which includes the predicted waits, is ahead of real time.
 
     Attributes:
         lag_ms: the time that has passed for the budget beyond real time.
@@ -129,10 +129,12 @@ class BudgetTime:
     _before_ms: int = 0
 
     def turn(self, last: int, now_ms: int) -> int:
-        """Return the round of a connection's turn; it is a new round if the last turn was in the present one.
+        """Return the round in which a connection charges the budget; each has at most one charge of a connection.
+
+        A connection that has already charged in the present round begins a new one.
 
         Args:
-            last: the round of the connection's last turn; -1 for none.
+            last: the round of the connection's last charge; -1 for none.
         """
         if last == self._round:
             self._round += 1
@@ -141,7 +143,7 @@ class BudgetTime:
         return self._round
 
     def behind_ms(self, lag_ms: int) -> int:
-        """Return the time in ms that a connection waits for the lag that others have brought since its last charge.
+        """Return how long in ms a connection waits because others have added to the lag since its last charge.
 
         Args:
             lag_ms: the budget's lag after the connection's last charge.
@@ -155,7 +157,7 @@ class BudgetTime:
 
 @dataclass(slots=True, eq=False)
 class ConnectionTime:
-    """One connection's lag, and its waits.
+    """How long one connection would have waited if quotas were enforced, and its lag: how much later it would be now.
 
     A client with several requests in flight sends a request when the response to an earlier one has arrived. So a
     request would arrive later by the lag of that earlier request, and not before the mute is over.
@@ -168,8 +170,8 @@ class ConnectionTime:
         waited_ms: how long it would have been held and muted, in its own time (real time plus lag).
         mute_ms_max: the longest mute that its group or session allows.
         waiting_for: the throttle of the last wait; None before the first.
-        told_ms: with enforcement, the time from the ends of mutes that empty responses to Fetches told, until the next
-            Fetch arrived: the way to the client and back, TOLD_MS_MAX each time at most.
+        told_ms: with enforcement, the sum of the times between the end of a mute that an empty Fetch response
+            reported, and the client's next Fetch; each counts with TOLD_MS_MAX at most.
 
     >>> connection = ConnectionTime()
     >>> connection.mute(1000, now_ms=0)
@@ -200,7 +202,7 @@ class ConnectionTime:
     _counted_lag_ms: int = 0
 
     def arrive(self, now_ms: int) -> None:
-        """Update the lag at a request's arrival: the request would have been delayed until the mute ends."""
+        """Update the lag when a request arrives: with enforcement it would have been delayed until the mute ends."""
         self._arrived = True
         past, owed = self._past, len(self.owed)
         self._depth = max(owed, self._depth - _DEPTH_DECAY)
@@ -213,21 +215,23 @@ class ConnectionTime:
         self._seen_ms = now_ms
 
     def weigh(self, now_ms: int) -> None:
-        """Update the lag at a request's charge; the request has arrived now unless `arrive` was called for it."""
+        """Update the lag when a request is charged by its bytes; it arrives now, unless `arrive` was called for it."""
         if not self._arrived:
             self.arrive(now_ms)
         self._weighed(now_ms)
 
     def weigh_again(self, sent_ms: int, now_ms: int) -> None:
-        """Update the lag at the charge of a request's time, unless the request was charged by bytes before.
-        `sent_ms`: when it arrived.
+        """Update the lag when a request is charged by its broker time, unless it was charged by its bytes before.
+
+        Args:
+            sent_ms: when the request arrived.
         """
         if sent_ms > self._charged_ms:
             self.arrive(sent_ms)
             self._weighed(now_ms)
 
     def weigh_part(self, now_ms: int) -> None:
-        """Update the lag at the charge of a topic in a request, unless the whole request was charged before."""
+        """Update the lag when a topic of a request is charged, unless the whole request was charged before."""
         if self._charged_ms == self._part_ms:
             self.arrive(now_ms)
             self._weighed(now_ms)
@@ -243,16 +247,16 @@ class ConnectionTime:
             self.settle(now_ms)
 
     def place(self, budget: BudgetTime) -> tuple[int, int, int] | None:
-        """Return the connection's place at a budget; None before the first charge.
+        """Return the state of the connection's last charge at a budget; None before the first charge.
 
-        The place is the lag that the connection brings, the budget's lag after the connection's last charge, and the
-        round of that charge.
+        Returns:
+            The lag that the connection brings, the budget's lag after the last charge, and the round of that charge.
         """
         found = self._places.get(budget)
         return None if found is None else (self.lag_ms + found[0], found[1], found[2])
 
     def take_place(self, budget: BudgetTime, turn: int) -> None:
-        """Store the connection's place at a budget that it has charged in round `turn`."""
+        """Store the state that `place` returns, after the connection has charged the budget in round `turn`."""
         if not self._places:
             self._places = {}
         elif len(self._places) >= _PLACES_MAX and budget not in self._places:

@@ -36,12 +36,16 @@ _RENEWED_AT_ONCE: Final = 500  # two milliseconds' work
 
 
 class Limiters(Protocol):
-    """The owner of the limiters: the engine."""
+    """The owner of the limiters: the engine, as far as `Budgets` uses it."""
 
     lease_until_ms: int | None  # from then on limiters take their shares again before they are used
 
     def refresh(self, lease_until_ms: int | None) -> None:
-        """Make every limiter take its share again before its next use, and once more at this time; None for never."""
+        """Make every limiter read its share again before its next use, and once more when the lease ends.
+
+        Args:
+            lease_until_ms: the end of the lease; None if there is none.
+        """
 
 
 def budget_key(limiter_key: LimiterKey) -> str:
@@ -90,15 +94,16 @@ class _Named:
 
 
 class Budgets:
-    """This process's shares of all budgets, and its demands.
+    """Sets this process's leased shares of quotas at its limiters, and computes its demands for larger ones.
 
     Args:
-        lessee: the source of shares.
-        now_ms: when the process began; the use by its predecessor is not known.
+        lessee: the shares that this process has leased.
+        now_ms: when the process began; limiters start without a burst at that time, since its predecessor may have
+            used it.
 
     Attributes:
-        begins: called when a key is named, since a report is due soon.
-        followers: the rates of followers, which use shares and have demands too; None if there are none.
+        begins: called when a limiter first makes a connection wait, since a report to the lessor is due soon.
+        followers: the shares and demands of followers' replication quotas; None without such quotas.
     """
 
     def __init__(self, limiters: Limiters, lessee: Lessee, now_ms: int) -> None:
@@ -113,7 +118,7 @@ class Budgets:
 
     @property
     def busy(self) -> bool:
-        """Whether to call `report` often: there are demands, or a message for the lessor."""
+        """Whether to call `report` often, since there are demands for shares, or a message for the lessor."""
         return bool(self._wishes or self.followers) or self._lessee.pending
 
     def begin(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
@@ -128,7 +133,7 @@ class Budgets:
         limiter.lend(self._lessee.share(budget_key(limiter_key), now_ms), now_ms)
 
     def end(self, limiter: Lendable) -> None:
-        """Remove a limiter, with its demand."""
+        """Remove a limiter that is no longer used, and its demand for a share."""
         self._named.pop(limiter, None)
         if limiter.limiter_key is not None:
             key = budget_key(limiter.limiter_key)
@@ -136,8 +141,13 @@ class Budgets:
             self._wishes.pop(key, None)
 
     def waits(self, limiter: Lendable, waiting: object, decision: Decision, now_ms: int) -> Decision:
-        """Count a waiting connection in the key's demand; returns the decision, with a shorter mute while shares
-        move.
+        """Register that a decision makes a connection wait: this is a demand for a larger share of the limit.
+
+        Args:
+            waiting: identifies the connection.
+
+        Returns:
+            The decision, with a shorter mute if the share may change soon.
         """
         named = self._named.get(limiter)
         if named is None:
@@ -165,8 +175,9 @@ class Budgets:
         return self._lessee.share(named.key, now_ms) <= self._lessee.terms.least
 
     def live(self, now_ms: int) -> None:
-        """Register that the lessor's process runs, to be repeated within LIVE_MS: until then the leased shares may be
-        used, and lapsed ones may be used again.
+        """Register that the lessor's process is running: the leased shares may be used for another LIVE_MS.
+
+        Call it more often than that. Shares that have lapsed may then be used again.
         """
         lessee = self._lessee
         if lessee.live(now_ms):

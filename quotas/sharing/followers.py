@@ -68,7 +68,7 @@ def _by_the_second(since: tuple[int, int], total: int, now_ms: int) -> float:
 
 
 class Demands:
-    """Samples the rates of followers and computes their demands."""
+    """Samples the rates at which followers receive bytes, and computes how much of their quotas they could use."""
 
     def __init__(self) -> None:
         self._seen: dict[int, _Seen] = {}
@@ -99,7 +99,7 @@ _NEVER_MS: Final = 1 << 62
 
 
 def follower_key(broker: int) -> str:
-    """Return the key of a follower's quota.
+    """Return the key under which shares of a follower's quota are leased.
 
     >>> follower_key(3)
     'follower.replication.throttled.rate 3'
@@ -108,11 +108,11 @@ def follower_key(broker: int) -> str:
 
 
 class FollowerShares:
-    """This process's shares of followers' quotas.
+    """Sets this process's shares of followers' replication quotas (KIP-73), and computes its demands for them.
 
     Args:
-        quotas: the quotas whose followers' limits are set.
-        lessee: the source of shares.
+        quotas: the replication quotas, whose follower limits are set.
+        lessee: the shares that this process has leased.
         changed: called when a limit has changed, so that waiting requests are decided again.
     """
 
@@ -133,7 +133,7 @@ class FollowerShares:
         return until_ms if until_ms > now_ms else _NEVER_MS
 
     def wishes(self, now_ms: int) -> dict[str, Wish]:
-        """Return the demands by key; a follower that receives nothing has none."""
+        """Return the demands for followers' quotas, by `follower_key`; a follower that receives nothing has none."""
         limits, found = self._quotas.follower_limits, {}
         for side, broker, rate in self._quotas.rates():
             quota = limits.limit(broker) if side == "follower" else None

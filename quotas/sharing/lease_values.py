@@ -31,11 +31,11 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 
 @dataclass(frozen=True)  # without slots: cached properties
 class LeaseTerms:
-    """The terms of leases: their length, and among how many lessees budgets are divided.
+    """The terms on which shares of quotas are leased: how long, and among how many lessees.
 
     Args:
         period_ms: the longest time between two reports.
-        lessees_max: how many lessees share a budget; each has 1 / lessees_max of a key that no lessee has named.
+        lessees_max: how many lessees share a quota; each has 1 / lessees_max of it while none has a demand for it.
         never_lent: the share of each budget (0 to 1) that no lessee gets: processes that begin use it.
 
     >>> terms = LeaseTerms(15_000, 1000, 8)
@@ -50,15 +50,17 @@ class LeaseTerms:
 
     @cached_property
     def equal(self) -> float:
-        """The share (0 to 1) that a lessee has of a key that no lessee has named, and of each key when it is cut
-        off.
+        """The share (0 to 1) of a quota that each lessee has while none has a demand for it.
+
+        A lessee that is cut off from its lessor has this share of every quota.
         """
         return 1 / self.lessees_max
 
     @cached_property
     def least(self) -> float:
-        """The share (0 to 1) of a process that has just begun. Twice `lessees_max` processes may begin
-        simultaneously.
+        """The share (0 to 1) of each quota that a process uses before its first lease.
+
+        It comes from `never_lent`, and is small enough for twice `lessees_max` processes that begin together.
         """
         return self.never_lent / (2 * self.lessees_max)
 
@@ -68,7 +70,10 @@ class LeaseTerms:
         return self.lease_ms // 50 + 10
 
     def lasting_ms(self, tenure_ms: int) -> int:
-        """The longest time in ms that leases last after a holder was confirmed: a tenure, a lease, and the slack.
+        """Return how long in ms the leases of a holder may last after it was last confirmed as the holder.
+
+        Args:
+            tenure_ms: how long it acts as the holder after a confirmation, and may grant further leases.
 
         >>> LeaseTerms(15_000, 1000, 8).lasting_ms(5000)
         20310
@@ -77,14 +82,14 @@ class LeaseTerms:
 
 
 class LesseeId(NamedTuple):
-    """One life of one process; a process that was started again is another lessee."""
+    """Identifies a lessee: one run of one process. A process that was restarted is another lessee."""
 
     name: str
     run: Annotated[int, Meta(ge=0)]
 
 
 class Wish(NamedTuple):
-    """A lessee's demand for one key.
+    """A lessee's demand for a share of one quota.
 
     Args:
         wanted: the share (0 to 1) that it could use; 1 while its connections wait for more.
@@ -102,8 +107,8 @@ class Report(NamedTuple):
         session: the session that the lessor has opened; 0 opens one, with all wishes and `held`.
         number: counts the reports of the lessee, without gaps within a session.
         applied: the version of the last grants that are in force here, and in all processes below.
-        wishes: the wishes that have changed; None ends one.
-        held: at the opening, the shares that the lessee may be using, with `DEFAULT_KEY`.
+        wishes: the demands that have changed, by key; None ends one.
+        held: if this report opens a session, the shares that the lessee may be using, by key, also of `DEFAULT_KEY`.
         lessees_max: as the lessee is configured.
     """
 
@@ -120,14 +125,14 @@ class Grants(NamedTuple):
     """A lessor's message to a lessee.
 
     Args:
-        run: identifies the life of the lessor.
+        run: identifies this run of the lessor's process.
         session: the session to which it belongs; a number above 0.
         version: counts the grants of a session, without gaps.
         number: the number of the last report that has arrived; the lease begins at the time when that was sent.
         lease_ms: the length of the lease.
         shares: the shares that have changed; None: the key has no share of its own any more.
-        complete: the first grants of a session: keys that are not in it have no share of their own.
-        lessees_max: the largest that any process is configured with.
+        complete: whether these are the first grants of a session: keys without a share in them have none of their own.
+        lessees_max: the largest `lessees_max` that any process is configured with.
     """
 
     run: int

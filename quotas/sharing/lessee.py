@@ -27,10 +27,10 @@ _SENT_MAX: Final = 64  # reports whose time is remembered
 
 
 class Lessee:
-    """One process's leases from its lessor.
+    """The shares of quotas that one process has leased from its lessor, and may use now.
 
     Args:
-        name: identifies this life of this process.
+        name: identifies this run of this process.
         cut_off: the share of each key without a lease, once it has had one; None: the equal share.
         first: the share of each key before the first lease, and while the lessor's process may have ended; None: the
             least share.
@@ -77,7 +77,9 @@ class Lessee:
 
     @property
     def usable_until_ms(self) -> int:
-        """The time from which on shares must be read again: the lease, or the time that `live` allows, is over."""
+        """The time until which shares may be used without reading them again: the end of the lease or, if that is
+        earlier, of the time that `live` allows.
+        """
         return int(min(self._until_ms, self._live_until_ms))
 
     def live(self, now_ms: int) -> bool:
@@ -96,7 +98,7 @@ class Lessee:
 
     @property
     def pending(self) -> bool:
-        """Whether there is a message for the lessor before the period is over; True without a session."""
+        """Whether a report should be sent before the period is over: there are changes, or no session is open."""
         return not self.session or self._changed()
 
     def leased(self, now_ms: int) -> bool:
@@ -121,12 +123,12 @@ class Lessee:
         return self._shares.keys()
 
     def wish(self, wishes: Mapping[str, Wish]) -> None:
-        """Replace the demands, by key."""
+        """Replace this process's demands; the next report contains those that have changed."""
         if wishes != self._wishes:
             self._wishes = dict(wishes)
 
     def due(self, now_ms: int) -> bool:
-        """Whether to send a report now: the period is over, there is something to confirm, or demands have changed."""
+        """Whether to send a report now: a period has passed since the last one, or there are changes to report."""
         if now_ms >= self._due_ms:
             return True
         last_ms = self._sent[-1][1] if self._sent else -GAP_MS_MIN

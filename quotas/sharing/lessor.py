@@ -89,7 +89,7 @@ Change = tuple[LesseeId, float | None]
 
 
 class Part:
-    """One lessee's share of a key, and its demand.
+    """One lessee's share of one quota (key), as far as the lessor knows, and its demand.
 
     Attributes:
         share: the share that it has acknowledged; None if it follows its default share.
@@ -119,10 +119,10 @@ class Part:
 
 
 class KeyShares:
-    """The shares of one key: each lessee's `Part`.
+    """The shares that all lessees have of one quota (key): a `Part` for each.
 
     Args:
-        default: the parts of the default key; None if this is it.
+        default: the shares of the default key, which a lessee has where it has no other; None if this is that key.
     """
 
     __slots__ = ("_default", "parts")
@@ -152,7 +152,8 @@ class KeyShares:
             part.share, part.version = part.sent, 0
 
     def divide(self, capacity: float, least: float) -> list[Change]:
-        """Return the shares to send now, by demand; demands beyond the capacity are divided by weight.
+        """Return the changed shares to send now, so that the capacity is divided by demand, and by weight if it is
+        short.
 
         Capacity beyond the demands goes to the lessees with a demand, so that they have room to grow. A share is
         lowered when another lessee needs it, or when all together exceed the capacity. Without a demand no share is
@@ -189,7 +190,7 @@ class KeyShares:
         return changes
 
     def equalize(self, share: float, capacity: float) -> list[Change]:
-        """Return the shares to send now so that each lessee gets the same share (of the default key)."""
+        """Return the changed shares to send now, so that all lessees get the same one (of the default key)."""
         uppers = {lessee: self.upper(lessee) for lessee in self.parts}
         changes: list[Change] = [
             (lessee, share)
@@ -200,8 +201,9 @@ class KeyShares:
         return [*changes, *self._raised(list(uppers), list(uppers.values()), [share] * len(uppers), free)]
 
     def release(self) -> list[Change]:
-        """Return the shares to send now so that all lessees follow their default share again: first those above
-        it come down, then all follow it.
+        """Return the changed shares to send now, so that all lessees use their default share again.
+
+        First larger shares are lowered to it; later, None is sent: the key has no share of its own any more.
         """
         assert self._default is not None, "the default key is not released"
         changes: list[Change] = []
@@ -220,7 +222,7 @@ class KeyShares:
 
     @property
     def released(self) -> bool:
-        """Whether all lessees follow their default share."""
+        """Whether all lessees use their default share for this key, and no change is under way."""
         return all(part.share is None and not part.version for part in self.parts.values())
 
     def _raised(
@@ -296,13 +298,13 @@ class _Lessee:
 
 
 class Lessor:
-    """Leases shares.
+    """Leases shares of quotas to lessees, so that these never use more than the capacity together.
 
     Args:
-        run: identifies this life of the lessor.
+        run: identifies this run of the lessor's process.
         capacity: returns the share of a key (0 to 1) that may be leased; 1 for the holder of a fleet.
-        learning_ms: the time for which no share is raised, at most.
-        awaited: the lessees, by their runs, to which predecessors may have leased; None if they are not known.
+        learning_ms: the longest time for which no share is raised, since leases of predecessors may last.
+        awaited: the runs of the lessees to which predecessors may have leased; None if they are not known.
     """
 
     def __init__(
@@ -337,7 +339,7 @@ class Lessor:
 
     @property
     def lessees(self) -> list[LesseeId]:
-        """The lessees that are not gone."""
+        """The lessees that have reported, and whose leases may still last."""
         return list(self._lessees)
 
     def lasting_ms(self, now_ms: int) -> int:
@@ -350,19 +352,24 @@ class Lessor:
         return self._known_ms(now_ms) < self._learning_until_ms
 
     def roster(self) -> tuple[int, frozenset[int] | None]:
-        """Return the number of the roster, and the runs of all lessees whose leases may last; None if not all are
-        known.
+        """Return the roster: its number, and the runs of all lessees whose leases may last (None if not all are known).
+
+        It is to be stored for a successor of this lessor; its number grows with each change.
         """
         if self._awaited is None:
             return self._roster, None
         return self._roster, self._awaited.union(name.run for name in self._lessees)
 
     def enlist(self, number: int) -> None:
-        """Register that the roster of this number is surely written: only lessees in it get leases."""
+        """Register that the roster with this number is stored durably; only lessees in a stored roster get leases."""
         self._enlisted = number
 
     def ended(self, run: int, now_ms: int) -> None:
-        """Register that all processes of a lessee but its workers have ended: its shares are free after GONE_MS."""
+        """Register that a lessee's processes, except its workers, have ended: its shares are free after GONE_MS.
+
+        Args:
+            run: the lessee's `LesseeId.run`.
+        """
         free_ms = now_ms + GONE_MS
         for name, lessee in self._lessees.items():
             if name.run == run:
@@ -401,7 +408,7 @@ class Lessor:
         return Wish(min(1.0, sum(wish.wanted for wish in wishes)), sum(wish.weight for wish in wishes))
 
     def configure(self, terms: LeaseTerms) -> None:
-        """Change the terms; shares follow with the next grants."""
+        """Change the terms of leases; the next grants adapt the shares to them."""
         self.terms = terms
         self._even = False
 
@@ -442,7 +449,9 @@ class Lessor:
             self._changed.add(key)
 
     def pin(self, keys: frozenset[str] | set[str]) -> None:
-        """Set the keys that always have shares of their own, since the capacity of each is not the default one."""
+        """Set the keys that have shares of their own even without demand, since their capacity is not that of the
+        default key.
+        """
         self._pinned = keys
         for key in keys:
             self._named(key, KEYS_MAX)
@@ -460,7 +469,8 @@ class Lessor:
         return self.used(key) <= capacity * (1 + 1e-9)
 
     def grants(self, now_ms: int, lease_ms: int | None = None) -> Iterator[tuple[LesseeId, Grants]]:
-        """Yield the grants to send now, with their lessees.
+        """Yield each lessee to which grants are to be sent now, with these: a response to its report, or changed
+        shares.
 
         Args:
             lease_ms: the length of the leases, if it is shorter than the terms'.

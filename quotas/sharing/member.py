@@ -13,7 +13,7 @@ from quotas.sharing.lessor import Lessor
 
 
 class Member:
-    """A member's leases from the holder, and the shares that it leases to its workers.
+    """A member of a fleet: leases shares of quotas from the fleet's holder, and leases them on to its workers.
 
     Args:
         lessee: this member's leases from the holder.
