@@ -67,9 +67,6 @@ from quotas.throttles.mutation import MutationThrottle
 from quotas.throttles.request import RequestThrottle
 from quotas.throttles.topic_quotas import TopicThrottle
 
-# which has the state, and so the owed responses
-
-
 Buffer = bytearray
 
 # The memory of an entry: the tuple, its numbers, and the owed response with that of a measured request.

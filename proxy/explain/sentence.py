@@ -29,10 +29,12 @@ class Facts(NamedTuple):
     """What is known of a client's waits; the sentences are made of it.
 
     Args:
-        window: the window of the report (`windows`).
+        client: the report on the client.
+        window: the report's window.
         times: the time in ms of the connection that waits longest, by part.
         waited_for: the rule that the client has waited for most; None if it has waited for none.
         rule: that rule with its limit in force; None if the limit is gone.
+        asked: how much its clients would send without that limit; None if that is unknown.
         neighbours: the clients that share the rule's budget, with this one.
         broker: the response times of that connection's broker.
         own: Sluice's own CPU time and delays.
