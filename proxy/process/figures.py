@@ -35,12 +35,13 @@ _OWN: Final = 0  # the source of control's own figures
 
 
 class WorkerFigures:
-    """A worker's side: collects its figures, and sends them to control.
+    """The worker's side: collects the worker's figures, and sends them to the control process.
 
     Args:
-        send: sends the figures.
-        seen: yields the response to a query about clients' time, in portions.
-        waits: yields clients' waits, as for `QuotaSeries`.
+        series_max: how many clients have series of their own in the metrics.
+        send: sends a message to the control process.
+        seen: yields the response to a query about where clients' time goes, in portions.
+        waits: yields what clients have waited for, as for `QuotaSeries`.
     """
 
     def __init__(
@@ -62,10 +63,10 @@ class WorkerFigures:
         self._newest_scrape = self._newest_list = 0
 
     async def send(self, request: Scrape | TakeRows | Look) -> None:
-        """Collect the figures that were asked for, in portions, and send them.
+        """Collect the figures that a request asks for, and send them in portions.
 
-        What looks through all clients is made one at a time; a question about one client does not wait for it. Control
-        asks one such question at a time too, so an older one has been given up, and is not worth its time.
+        Requests for figures of all clients are handled one at a time; one about a single client does not wait for them.
+        Control sends a newer one only after it has given up the older one, which is then left without a response.
         """
         number = request.number
         if isinstance(request, Scrape | TakeRows):
@@ -113,8 +114,8 @@ class Responses(NamedTuple):
     """The workers' responses to one request.
 
     Args:
-        by_run: the figures by worker's life, in portions.
-        missing: the workers without a response.
+        by_run: the portions of each response, by the worker's run (the random number that identifies its process).
+        missing: the workers without a response, with the reason.
     """
 
     by_run: Mapping[int, Sequence[Figures]]
@@ -125,15 +126,16 @@ class MergedFigures:
     """Control's side: the figures of all processes, added up for the pages.
 
     Args:
-        scrape: sends a request, made with its number, to each worker, and waits for the responses.
+        scrape: gets a function that makes the request with a number; sends it to all workers, returns the responses.
         missing: returns the workers that cannot be asked now.
-        metrics: of the control process.
+        metrics: the metrics of the control process.
         quotas: the control process's engine, which has no clients.
-        seen: returns the response to a query about the time of its own connections: followers.
-        waits: yields the waits of followers, whose connections are control's own.
+        series_max: how many clients have series of their own.
+        seen: returns the response to a query about control's own connections, which are those of follower brokers.
+        waits: yields what these followers have waited for.
 
     Attributes:
-        missing_in_metrics: the workers that the last `/metrics` lacks.
+        missing_in_metrics: the workers whose figures the last `/metrics` lacks.
     """
 
     def __init__(
@@ -197,7 +199,10 @@ class MergedFigures:
         return [portion for portions in by_run.values() for portion in portions], missing
 
     async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
-        """Take a snapshot of all processes; returns a function that renders it."""
+        """Collect the metrics of all processes, and return a function that renders them.
+
+        The function gets the Accept header of the scrape; it returns the page and its content type.
+        """
         now = now_ms()
         async for _ in in_turns(chain(self._metrics.portions(now), self._series.weigh(now))):
             pass
@@ -214,5 +219,5 @@ class MergedFigures:
         return lambda accept: self._metrics.render(families, accept, process=False)
 
     def ended(self, run: int) -> None:
-        """Register that a life of a worker has ended: its counters stay in the sums."""
+        """Register that a worker's process has ended: its counters stay in the sums."""
         self._merging.end(run)

@@ -43,9 +43,10 @@ class State:
     """The state that the control process sends to its workers.
 
     Args:
-        config: a worker's.
+        config: the configuration of a worker (`workers.part_of`).
         definitions: the quotas in force; another thread may change them.
-        names: all known names of topics.
+        names: all known names of topics, by topic id.
+        moves: the reassignments that are executed in steps; None if Sluice executes none.
     """
 
     config: Config
@@ -57,7 +58,7 @@ class State:
 
 
 class Feed:
-    """Sends the state of control, and its changes, to one life of a worker.
+    """Sends the state of control, and its changes, to one worker process.
 
     Args:
         send: sends a message as soon as there is room; False if the link is closed.
@@ -77,16 +78,16 @@ class Feed:
         self._moves: Mapping[Partition, ShownMove] = {}
 
     def wake(self) -> None:
-        """Send what has changed, from the next turn on."""
+        """Let `run` send what has changed in the state; it does so in the next turns of the event loop."""
         self._wake.set()
 
     def quota_changed(self, code: str) -> None:
-        """Queue an entity whose limits have changed; the worker is sent its limits."""
+        """Queue the quota entity with this code, whose limits have changed: the worker is sent its limits."""
         self._quotas[code] = None
         self._wake.set()
 
     def topic_named(self, topic_id: bytes, name: str) -> None:
-        """Queue a topic's name for the worker."""
+        """Queue the name of a topic id, to be sent to the worker."""
         self._names[topic_id] = name
         self._wake.set()
 
@@ -96,13 +97,13 @@ class Feed:
         self._wake.set()
 
     def respond(self, number: int, outcome: Outcome) -> None:
-        """Send the outcome of a question, after all that has changed until now."""
+        """Queue the response to the worker's question of this number; it is sent after all changes made until now."""
         assert len(self._responses) < RESPONSES_MAX, "each belongs to a question, and these are bounded"
         self._responses.append((number, outcome))
         self._wake.set()
 
     async def run(self) -> None:
-        """Send everything, then what changes, until the link is closed."""
+        """Send the whole state, then each change of it, and responses; runs until it is cancelled."""
         state = self._state
         await self._send_brokers()
         for names in _portions(dict(state.names)):
@@ -197,23 +198,23 @@ _MODULE: Final = "proxy.process.worker"
 
 
 class Life:
-    """A worker from its start to its end.
+    """One process of a worker, from its start to its end; a worker that is started again has another `Life`.
 
     Args:
         number: of the worker, from 1.
-        ask: responds to its questions.
-        on_message: called with messages that concern other workers too.
+        ask: handles its questions: clients' requests to which only the control process can respond.
+        on_message: called with each message of the worker.
 
     Attributes:
-        run: identifies this life.
-        feed: the state that is sent to it.
-        ready: whether its ports are bound.
-        was_ready: after its end: whether its ports were bound.
+        run: a random number that identifies this process.
+        feed: sends it the state of control.
+        ready: whether it serves: its ports are bound, and it has all quotas. False again after its end.
+        was_ready: as `ready`, but stays True after its end.
         problem: why it cannot start; "" if it can.
         connections: the number of its clients' connections at its last beat.
         not_accepting: why a listener of it accepted nothing at its last beat; "" if all did.
         heard: when its last message came, on the monotonic clock, in seconds.
-        code: how it has ended; None while it runs.
+        code: its exit code, -1 if it could not be started; None while it runs.
         ended: set when it has ended.
     """
 
@@ -248,7 +249,10 @@ class Life:
         }
 
     async def start(self, terms: LeaseTerms) -> None:
-        """Start the process.
+        """Start the process, and send it its configuration.
+
+        Args:
+            terms: the terms of the leases between control and its workers.
 
         Raises:
             OSError: the system refuses it.
@@ -280,8 +284,8 @@ class Life:
         return 0 if self._process is None else self._process.pid
 
     def silent(self, now: float) -> bool:
-        """Whether no message has come for longer than a beat may take: the worker is stopped, or its loop is
-        blocked.
+        """Whether no message, not even the `Beat` of each second, has come for SILENT_SECONDS: the worker is stopped,
+        or its loop is blocked.
         """
         return now - self.heard > SILENT_SECONDS
 
@@ -306,13 +310,14 @@ class Life:
         return code
 
     def grant(self, grants: Grants | None) -> None:
-        """Send shares; None: the worker's report was refused. If too much waits, the worker opens a new session
-        later.
+        """Send grants of quota shares; None tells the worker that its report was refused.
+
+        If they cannot be sent, since too much waits on the link, the worker notices the gap and opens a new session.
         """
         self._send(messages.Granted(grants))
 
     def drain(self, *, hurried: bool) -> bool:
-        """Tell the worker to end; returns whether it was told."""
+        """Tell the worker to end; return False if that cannot be sent. `hurried`: without waiting for clients."""
         return self._send(messages.Drain(hurried))
 
     def kill(self) -> None:
@@ -321,7 +326,14 @@ class Life:
             self._process.kill()
 
     async def figures(self, number: int, request: Message) -> list[Figures]:
-        """Send a request for figures; returns all portions of the response. Cancelled if the worker ends."""
+        """Send a request for figures; return all portions of the response.
+
+        Args:
+            number: of the request, which the response repeats.
+
+        Raises:
+            CancelledError: the worker ends, its link is full, or the response has too many portions.
+        """
         response: asyncio.Future[list[Figures]] = asyncio.get_running_loop().create_future()
         self._figures[number] = response, []
         try:

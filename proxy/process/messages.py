@@ -42,7 +42,7 @@ PORTION: Final = 500  # entities, names, or moves in one message
 
 
 class Message(msgspec.Struct, array_like=True, tag=True, forbid_unknown_fields=True):
-    """Any message; the closed set is its subclasses below."""
+    """The base of all messages; its direct subclasses below are the closed set that is decoded."""
 
 
 # From control to a worker.
@@ -54,8 +54,9 @@ class Start(Message):
     Args:
         number: the worker's, from 1.
         config: the worker's configuration, with its fraction of the limits on memory and descriptors.
-        run: identifies this life of the worker.
-        terms: the leases between control and its workers.
+        run: a random number that identifies this process of the worker.
+        terms: the terms of the leases of quota shares between control and its workers.
+        enforcing: whether quotas are enforced.
     """
 
     number: int
@@ -66,16 +67,17 @@ class Start(Message):
 
 
 class Configure(Message):
-    """A reload has changed the configuration."""
+    """The worker's configuration after a reload that has changed it."""
 
     config: Config
 
 
 class QuotaBatch(Message):
-    """Quota entities with all their limits, by code; without limits the entity is removed.
+    """Quota entities that are new or have changed.
 
     Args:
-        complete: the worker has all quotas now.
+        entries: all limits of each entity, by the entity's code; an entity without limits is removed.
+        complete: False if more batches of the initial quotas follow; the worker is ready only with all of them.
     """
 
     entries: Mapping[str, Mapping[str, float]]
@@ -83,51 +85,51 @@ class QuotaBatch(Message):
 
 
 class Brokers(Message):
-    """The whole broker map."""
+    """All addresses of brokers that control knows; they replace those that the worker knows."""
 
     known: KnownBrokers
 
 
 class TopicsNamed(Message):
-    """To a worker: the names of topics, by id."""
+    """Names of topics, by topic id."""
 
     names: Mapping[bytes, str]
 
 
 class Moves(Message):
-    """Reassignments in steps, as clients see them; None: a move has ended."""
+    """Changed reassignments that Sluice executes in steps, by partition, as clients see them; None: it has ended."""
 
     changes: Mapping[Partition, ShownMove | None]
 
 
 class ReadCertificates(Message):
-    """SIGHUP: read all certificates again."""
+    """Read all certificate files again, since control has got SIGHUP."""
 
 
 class Enforce(Message):
-    """SIGUSR1, or the admin port: enforcement on or off."""
+    """Switch the enforcement of quotas on or off, as SIGUSR1 or the admin port has told control."""
 
     on: bool
 
 
 class Granted(Message):
-    """Shares of budgets; None: the report was refused, and a new session is needed."""
+    """Grants of quota shares; None: the worker's report was refused, and it has to open a new session."""
 
     grants: Grants | None
 
 
 class Response(Message):
-    """The outcome of a question: the response to the client."""
+    """An outcome of a question (`Ask`): the response to send to the client."""
 
     number: int
     frame: bytes
 
 
 class Forwarded(Message):
-    """The outcome of a question: a request to send to the broker (`proxy.channel.Forward`).
+    """An outcome of a question (`Ask`): a request to send to the broker first (`proxy.channel.Forward`).
 
     Args:
-        plan: control's state, returned with the broker's response; only control can read it.
+        plan: state of control as opaque bytes; the worker returns it with the broker's response.
     """
 
     number: int
@@ -137,7 +139,7 @@ class Forwarded(Message):
 
 
 class Refusal(Message):
-    """The outcome of a question: the connection ends with this cause."""
+    """An outcome of a question (`Ask`): the worker closes the client's connection, and counts it by this cause."""
 
     number: int
     cause: str
@@ -145,28 +147,33 @@ class Refusal(Message):
 
 
 class Scrape(Message):
-    """A request for figures: `clients` for the page of that name, or the first part of `/metrics`, `weights`."""
+    """A request for figures.
+
+    Args:
+        number: of the request; the response repeats it.
+        page: "clients" for the page `/clients`; "weights" for the first part of `/metrics`: the heaviest clients.
+    """
 
     number: int
     page: str
 
 
 class TakeRows(Message):
-    """The second part of `/metrics`: the clients that have rows of their own."""
+    """A request for the second part of `/metrics`: the metrics of the clients that have series of their own."""
 
     number: int
     chosen: Chosen
 
 
 class Look(Message):
-    """A request for what the worker has seen of clients' time."""
+    """A request for where the time of clients goes, as this worker has observed it."""
 
     number: int
     query: Query
 
 
 class Drain(Message):
-    """SIGTERM: accept nothing more, and end when idle; `hurried`: without waiting."""
+    """Stop accepting, and end when all connections are idle; `hurried`: end without waiting for that."""
 
     hurried: bool
 
@@ -175,19 +182,20 @@ class Drain(Message):
 
 
 class Ready(Message):
-    """All ports are bound, all quotas are known, and the first shares are there."""
+    """The worker serves clients: its ports are bound, and it has all quotas and its first shares of them."""
 
 
 class Failed(Message):
-    """The worker cannot start, and why."""
+    """The worker cannot start; `problem` says why."""
 
     problem: str
 
 
 class Beat(Message):
-    """Sent every second: the worker is alive.
+    """Sent every second as a sign that the worker's event loop runs.
 
     Args:
+        connections: the number of its clients' connections.
         not_accepting: why a listener accepts nothing; "" if all do.
     """
 
@@ -196,17 +204,18 @@ class Beat(Message):
 
 
 class Reported(Message):
-    """The report of the worker's lessee."""
+    """A report of the worker's demand for quota shares, to which `Granted` is the response."""
 
     report: Report
 
 
 class Ask(Message):
-    """A question that control responds to; numbers are not used again.
+    """A question: a client's request that only control can handle. Response, Forwarded or Refusal is the outcome.
 
     Args:
-        question: without its plan.
-        plan: of the `Forwarded` whose response the question is; None if it is a client's request.
+        number: of the question; never used again.
+        question: the request, or the broker's response to a `Forwarded` request; its own `plan` is not sent.
+        plan: the plan of that `Forwarded`; None for a client's request.
     """
 
     number: int
@@ -215,13 +224,13 @@ class Ask(Message):
 
 
 class Withdraw(Message):
-    """The client of a question is gone."""
+    """The client of a question has disconnected: control need not handle the question, and sends no outcome."""
 
     number: int
 
 
 class BrokersSeen(Message):
-    """Addresses of brokers from responses to clients."""
+    """Addresses of brokers, by id, that the worker has read in responses to its clients."""
 
     addresses: Mapping[int, Address]
 
@@ -233,34 +242,34 @@ class Judged(Message):
 
 
 class Dialled(Message):
-    """Connections to a broker fail, with the problem; "": they succeed again."""
+    """The worker's connections to a broker fail; `problem` says why, "": they succeed again."""
 
     broker: int
     problem: str
 
 
 class TopicsWanted(Message):
-    """Topic ids without a known name."""
+    """Topic ids in traffic whose names the worker does not know; control sends `TopicsNamed` when it knows them."""
 
     topic_ids: tuple[bytes, ...]
 
 
 class Counted(Message):
-    """The response to `Scrape` of `clients`: the worker's part of the page."""
+    """The response to a `Scrape` with page "clients": the worker's part of the page."""
 
     number: int
     figures: ClientPart
 
 
 class Weighed(Message):
-    """The response to `Scrape` of `weights`: the worker's clients with the most bytes."""
+    """The response to a `Scrape` with page "weights": the worker's clients with the most bytes."""
 
     number: int
     figures: Weights
 
 
 class Taken(Message):
-    """The response to `TakeRows`: the worker's rows, for clients with series of their own."""
+    """The response to `TakeRows`: the worker's metrics, with those of the chosen clients."""
 
     number: int
     figures: Part
@@ -289,7 +298,7 @@ _LENGTH_BYTES: Final = 4
 
 
 class FrameError(Exception):
-    """Bytes that are no message, or a message that is too long."""
+    """Received bytes are no message, or a message is too long or cannot be encoded."""
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=encode_hook)
@@ -308,10 +317,10 @@ _DECODER: Final = msgspec.msgpack.Decoder(_CLOSED_SET, dec_hook=_hooked)
 
 
 def frame_of(message: Message) -> bytearray:
-    """Return a message as bytes.
+    """Encode a message, with its length before it.
 
     Raises:
-        FrameError: it is too long, or holds what cannot be encoded: half of a surrogate pair, a number of over 64 bits.
+        FrameError: it is too long, or cannot be encoded: half of a surrogate pair, or a number of over 64 bits.
     """
     frame = bytearray(_LENGTH_BYTES)
     try:

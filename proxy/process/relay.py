@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 def configured_names(config: Config) -> OwnNames | None:
-    """Return the topics, groups and transactional ids that this configuration makes Sluice's own; None for none."""
+    """Return the topics, groups and transactional ids that Sluice uses itself, and clients may not; None for none."""
     topics, groups, transactional_ids = set[str](), set[str](), set[str]()
     if config.quotas.store == "topic":
         topics |= {config.quotas.topic, config.quotas.audit_topic} - {""}
@@ -79,9 +79,9 @@ class Relay:
     """The listeners of one process and their connections, under one quota engine.
 
     Args:
-        config: what runs; its listeners are given to `listen`.
+        config: the configuration; only listeners that are passed to `listen` are served.
         definitions: the quotas in force.
-        ask: responds to what a channel cannot respond to at once.
+        ask: handles clients' requests to which a channel cannot respond itself, as those of the quota API.
     """
 
     def __init__(
@@ -118,8 +118,8 @@ class Relay:
 
         Args:
             routes: the addresses of the brokers behind it.
-            moves: the reassignments in steps; None if reassignments are forwarded unchanged.
-            quota_api: whether Sluice responds to the quota API.
+            moves: the reassignments that Sluice executes in steps; None if it forwards reassignments unchanged.
+            quota_api: whether Sluice itself responds to Describe- and AlterClientQuotas, in place of the broker.
         """
         config = self._config
         own = None if options.replicates else self._own
@@ -157,30 +157,28 @@ class Relay:
         return "; ".join(filter(None, (listener.not_accepting() for listener in self._listeners)))
 
     def start(self) -> None:
-        """Start the sweep, and the visits that find where connections' time goes."""
+        """Start the background tasks: closing idle and slow connections, and observing where clients' time goes."""
         self._supervisor.run_forever("watching", self.watching.run)
         self._sweep_task = self._supervisor.run_forever("sweep", self._sweep)
 
     def apply(self, config: Config, definitions: Definitions) -> None:
-        """Put a new configuration and quotas in force; connections stay, and `reconsider` decides again on what
-        waits.
-        """
+        """Apply a new configuration and quotas; what waits by the old ones goes on waiting until `reconsider`."""
         self.engine.update(engine_options(config), definitions, now_ms())
 
     def enforce(self, on: bool) -> None:
-        """Enforce quotas, or stop."""
+        """Switch the enforcement of all quotas on or off."""
         self.engine.switch_enforcement(on)
         self.replication.enforcing = on
 
     def reconsider(self) -> None:
-        """Decide again on what waits, in the background: there may be thousands of connections."""
+        """Decide again on all held requests and mutes, by the quotas now in force; runs in the background."""
         self._supervisor.run_once("reconsider", self.connections.reconsider())
 
     async def drain(self, hurried: Callable[[], bool]) -> None:
-        """Accept nothing more, and close connections as they fall idle, within `limits.drain_seconds`.
+        """Stop accepting and enforcing, and close each connection when it is idle; all after `limits.drain_seconds`.
 
         Args:
-            hurried: whether to end at once.
+            hurried: returns True as soon as the process has to end at once.
         """
         for listener in self._listeners:
             listener.close()
@@ -195,7 +193,11 @@ class Relay:
         event(logger, logging.INFO, "stopped", connections_cut=left)
 
     async def end_capture(self, hurried: Callable[[], bool]) -> None:
-        """End the sweep, and write the captured rows, after a look-up of topic names that the last ones need."""
+        """End the periodic sweep, and wait until all captured rows are written.
+
+        Args:
+            hurried: returns True as soon as the process has to end at once.
+        """
         self._sweep_task.cancel()
         if self._capture is not None:
             self._capture.close()

@@ -44,12 +44,17 @@ _EARLY_PART: Final = 4
 
 
 def terms_of(workers: int) -> LeaseTerms:
-    """Return the times of the leases between control and its workers."""
+    """Return the terms of the leases between control and its workers: length, report period, number of lessees."""
     return LeaseTerms(_LEASE_MS, _PERIOD_MS, workers)
 
 
 def lessee_of(terms: LeaseTerms, number: int, run: int, now_ms: int) -> Lessee:
-    """Return the lessee of one life of a worker."""
+    """Create the lessee of one worker process: the state of its lease of quota shares from control.
+
+    Args:
+        number: of the worker; 0 is control itself.
+        run: a random number that identifies the process.
+    """
     return Lessee(terms, _id(number, run), now_ms, cut_off=terms.least)
 
 
@@ -57,12 +62,13 @@ class ControlShares:
     """Leases shares of all budgets to the workers, as control's lessor.
 
     Args:
-        run: identifies this life of the control process.
-        member: this process in a fleet, whose shares are leased on; None: the whole of each budget is.
+        terms: the terms of the leases between control and its workers.
+        run: a random number that identifies the control process.
+        member: this process as a member of a fleet: the workers divide what the holder leases to it. None without a
+            fleet: they divide the whole of each quota.
 
     Attributes:
-        terms: between control and its workers.
-        own: the lessee and the budgets of this process, if it uses shares itself, as one more lessee.
+        own: control's own lessee and budgets, if brokers replicate through control, which then uses shares itself.
     """
 
     def __init__(self, terms: LeaseTerms, run: int, now_ms: int, member: Member | None = None) -> None:
@@ -73,7 +79,7 @@ class ControlShares:
 
     @property
     def busy(self) -> bool:
-        """Whether shares move, or may soon: a key is named, or this process uses shares itself."""
+        """Whether shares may change soon: a worker wants a share of some quota, or control uses shares itself."""
         return bool(self._lessor.keys) or self.own is not None
 
     def report(self, report: Report, now_ms: int) -> bool:
@@ -85,7 +91,7 @@ class ControlShares:
         return True
 
     def grants(self, now_ms: int) -> Iterator[tuple[LesseeId, Grants]]:
-        """Yield the grants that are due now, each with its lessee."""
+        """Yield the grants to send now, each with the worker that gets it; control's own grants are applied here."""
         if self.own is not None:
             self._report(*self.own, now_ms)
         found = self._lessor.grants(now_ms) if self._member is None else self._member.grants(now_ms)
@@ -110,11 +116,11 @@ def _id(number: int, run: int) -> LesseeId:
 
 
 def join(config: Config, relay: "Relay", access: "Callable[[], Access]", tls: FleetContexts) -> "Fleet":
-    """Join the fleet, so that this process uses the shares that are leased to it; returns the membership.
+    """Make this process, which has no workers, a member of the fleet: it then uses only the shares leased to it.
 
     Args:
         relay: this process's data path, which has no client yet.
-        access: returns the way to the cluster whose group chooses the holder.
+        access: returns the access to the cluster whose group chooses the holder.
         tls: the TLS contexts between members.
     """
     from proxy.fleet.fleet import new_lessee
@@ -129,12 +135,13 @@ def join(config: Config, relay: "Relay", access: "Callable[[], Access]", tls: Fl
 def join_with_workers(
     config: Config, workers: int, run: int, relay: "Relay", access: "Callable[[], Access]", tls: FleetContexts
 ) -> "tuple[ControlShares, Fleet | None]":
-    """Return what leases shares to the workers, and this process's membership in a fleet; None without `[fleet]`.
+    """Return the shares that control leases to its workers, and its membership in a fleet; None without `[fleet]`.
 
     Args:
-        run: identifies this life of the control process.
-        relay: control's own, for replication.
-        access: returns the way to the cluster whose group chooses the holder.
+        workers: how many there are.
+        run: a random number that identifies the control process.
+        relay: control's own data path, which only serves replication.
+        access: returns the access to the cluster whose group chooses the holder.
         tls: the TLS contexts between members.
     """
     began_ms = now_ms()
@@ -184,7 +191,8 @@ def _fleet(
 
 
 class Pace:
-    """When control and workers step: often while shares move, seldom otherwise, immediately when something begins.
+    """Times the steps in which control sends grants and workers send reports: every STEP_SECONDS while shares may
+    change, else every IDLE_STEP_SECONDS.
 
     Each step wakes the process, which is nearly all that a worker costs without requests. Its lease is renewed at each
     step, so a long pause must be a small part of a lease. Steps are due at the same times in all processes of the host:
@@ -197,7 +205,7 @@ class Pace:
         self._idle = False
 
     def wake(self) -> None:
-        """End a long pause, so that the next step is soon; a short pause is not changed."""
+        """End a pause of IDLE_STEP_SECONDS immediately; a pause of STEP_SECONDS goes on."""
         if self._idle:
             self._woken.set()
 
@@ -205,7 +213,7 @@ class Pace:
         """Wait until the next step is due.
 
         Args:
-            busy: whether shares move, or may soon.
+            busy: whether shares may change soon.
         """
         self._woken.clear()
         self._idle = not busy

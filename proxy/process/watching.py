@@ -61,11 +61,11 @@ class Watching:
     """Visits the connections of one process, and reports on its clients' time.
 
     Args:
-        connections: all that are open.
+        connections: all open connections.
 
     Attributes:
-        watch: where connections' time has gone.
-        judged: called with the clients that have begun or ended to wait for much of their time.
+        watch: what the visits have found: where the time of each client has gone.
+        judged: called every few seconds with the clients that have begun or ended to wait for much of their time.
     """
 
     def __init__(self, connections: Connections, engine: Engine, stats: Stats) -> None:
@@ -98,14 +98,14 @@ class Watching:
                         await asyncio.sleep(0)
 
     async def respond(self, query: Query) -> Seen:
-        """Return the response to a query; traffic goes first."""
+        """Return the response to a query; made in short turns of the loop, so that traffic is not delayed."""
         whole = SeenSum()
         async for portion in self.portions(query):
             whole.add(portion)
         return whole.sum([client async for client in in_turns(whole.clients())])
 
     async def portions(self, query: Query) -> AsyncIterator[Seen]:
-        """Yield the response to a query in portions of at most PORTION clients, at least one; traffic goes first."""
+        """Yield the response to a query in at least one portion, of at most PORTION clients each, as in `respond`."""
         now_ms = clock_ns() // _NS_PER_MS
         brokers = tuple(brokers_of(self.watch, query.window, now_ms))
         rest = Seen((), {}, brokers, self._own.report(query.window, now_ms))
@@ -225,10 +225,10 @@ class Watching:
 
 @dataclass(eq=False)
 class ProcessEvents:
-    """Makes events of what the processes have seen, each with the process as its source.
+    """Turns what the processes report on clients' waits and failing brokers into events.
 
-    Each process judges the clients of its own connections. A client waits when it does in one of the processes, since
-    its worst connection counts; it has ended when it has in all.
+    Each process judges the clients of its own connections; `source` is the number that identifies it. There is an event
+    when a client begins to wait for much of its time in one process, and when it does so in none any more.
 
     Args:
         definitions: the quotas in force.
@@ -243,7 +243,7 @@ class ProcessEvents:
     _sources: dict[tuple[str, str], set[int]] = field(init=False, default_factory=dict)
 
     def judged(self, source: int, judgement: Judgement) -> None:
-        """Make events of the clients that have begun or ended to wait in one process."""
+        """Take the clients that have begun or ended to wait for much of their time in one process."""
         for waiter in judgement.begun:
             sources = self._sources.setdefault((waiter.user, waiter.client_id), set())
             if not sources:
@@ -255,11 +255,11 @@ class ProcessEvents:
             self.tell(ClientsWait(judgement.others))
 
     def dialled(self, source: int, broker: int, problem: str) -> None:
-        """Make an event if connections to a broker fail in one process, or with "" as the problem, succeed again."""
+        """Take the reason why connections of one process to a broker fail; "": they succeed again."""
         self.brokers.reported(source, broker, problem, now_ms())
 
     def ended(self, source: int) -> None:
-        """Remove what a process had seen: it has ended, and its connections with it."""
+        """Remove all that a process had reported, since it has ended, and its connections with it."""
         for user, client_id in [name for name, sources in self._sources.items() if source in sources]:
             self._end(source, user, client_id, 0.0)
         self.brokers.ended(source, now_ms())

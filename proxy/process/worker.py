@@ -60,18 +60,17 @@ class _Rest(bytearray):
 
 
 class SharedResponses:
-    """The large responses that clients have yet to read, each in this process's memory once.
+    """Keeps equal large responses, which clients have not read yet, in memory only once.
 
     A description of 50,000 quotas is 6 MB, for a request of 20 bytes. Control makes it once for equal requests
-    (`proxy.control.quotas.responses`), but each crosses the link by itself: so one that equals a response that is not
-    yet read is replaced by that one.
+    (`proxy.control.quotas.responses`), but each copy crosses the link: here it is replaced by the one in memory.
     """
 
     def __init__(self) -> None:
         self._rests: WeakSet[_Rest] = WeakSet()
 
     def shared(self, frame: bytes) -> bytes | SharedResponse:
-        """Return the response to send: the frame, or one whose bytes are in memory already."""
+        """Return the response to send: a small frame itself, else one whose bytes after the head are shared."""
         if len(frame) < _SHARED_BYTES_MIN:
             return frame
         view = memoryview(frame)
@@ -87,8 +86,8 @@ class Worker:
     """One worker process: its relay, and its link to control.
 
     Args:
-        link: to the control process.
-        start: its first message.
+        link: the link to the control process.
+        start: control's first message.
 
     Raises:
         SluiceError: the worker cannot start.
@@ -380,8 +379,9 @@ def main(descriptor: int, version: str) -> int:
     """Run a worker; returns the exit code.
 
     Args:
-        descriptor: the link, inherited.
-        version: of the control process, which has been running since; messages are only understood by the same.
+        descriptor: this worker's end of the link, a socket inherited from the control process.
+        version: control's version of Sluice. The worker ends if its own differs, as after an upgrade of the package
+            while control runs.
     """
     if version != sluice_version():
         own = sluice_version()

@@ -51,7 +51,7 @@ SILENT_TICKS_MAX: Final = 30
 
 
 class Restarts:
-    """When one worker, whose lives end now and then, is started again.
+    """Decides when one worker whose process has ended is started again, and when a silent one is killed.
 
         it was ready, and ran for STEADY_MS     at once
         otherwise                               after a pause that doubles from PAUSE_MS_MIN to PAUSE_MS_MAX
@@ -70,7 +70,12 @@ class Restarts:
         self._silent_ticks = 0
 
     def ended(self, *, ran_ms: int, was_ready: bool) -> int:
-        """Return how long to wait before it is started again, in ms."""
+        """Return how long to wait before the worker is started again, in ms.
+
+        Args:
+            ran_ms: how long its process ran.
+            was_ready: whether that served clients.
+        """
         self._silent_ticks = 0
         if was_ready and ran_ms >= STEADY_MS:
             self._pause_ms = PAUSE_MS_MIN
@@ -80,11 +85,11 @@ class Restarts:
         return pause_ms
 
     def message_received(self) -> None:
-        """Start the count of silent seconds again: the worker has sent something."""
+        """Reset the count of silent seconds: the worker has sent a message."""
         self._silent_ticks = 0
 
     def tick(self) -> bool:
-        """Count one second of silence; returns whether the worker is to be killed.
+        """Count one more silent second; return True if the worker is to be killed, after SILENT_TICKS_MAX of them.
 
         Seconds are counted here, and not compared with a clock: when the whole machine was suspended, all processes
         were silent, and this one too.
@@ -97,8 +102,8 @@ def part_of(config: Config, workers: int) -> Config:
     """Return the configuration of one worker: its listeners, and its fraction of the limits on memory and
     descriptors.
 
-    Sluice's own logins and the fleet's secret stay with control. Of the fleet a worker has what names its group, which
-    it refuses to clients.
+    Sluice's own logins and the fleet's secret stay with control. Of `[fleet]` a worker gets only the keys that name the
+    group, since it refuses clients' requests for that.
     """
     limits, fleet = config.limits, config.fleet
     return replace(
@@ -120,13 +125,13 @@ def part_of(config: Config, workers: int) -> Config:
 
 
 class SharedTopicNames(TopicNames):
-    """The known names of topics, for several processes.
+    """The known names of topics by id, from which control sends each new one to its workers.
 
     Args:
-        learned: called with each new name.
+        learned: called with each new topic id and name.
 
     Attributes:
-        all: all known names.
+        all: all known names, by topic id.
     """
 
     def __init__(self, learned: Callable[[bytes, str], object]) -> None:
@@ -135,7 +140,7 @@ class SharedTopicNames(TopicNames):
         self.all: dict[bytes, str] = {}
 
     def learn(self, topic_id: bytes, name: str) -> None:
-        """Store a topic's name."""
+        """Store the name of a topic id, and pass it to `learned` if it is new."""
         if self.known(topic_id) == name:
             return
         super().learn(topic_id, name)
@@ -161,15 +166,16 @@ class Workers:
 
     Args:
         workers: how many there are.
-        config: of the whole; the workers' part of it is `part_of`.
+        config: the whole configuration, of which each worker gets its part (`part_of`).
         definitions: the quotas in force.
-        ask: responds to the workers' questions.
-        shares: the budgets that are leased to them.
+        moves: the reassignments that Sluice executes in steps; None if it executes none.
+        ask: handles the workers' questions: clients' requests to which only control can respond.
+        shares: leases shares of the quotas to the workers.
 
     Attributes:
-        names: the names of topics that traffic has asked for, for all workers.
-        tell: takes events.
-        process_events: takes what workers have seen of clients and brokers; set before `start`.
+        names: the known names of topics, for all workers.
+        tell: called with each event, as of a worker that has ended.
+        process_events: takes what workers report on clients and brokers; set before `start`.
     """
 
     def __init__(
@@ -221,7 +227,7 @@ class Workers:
         }
 
     async def start(self) -> None:
-        """Start all, and wait until they are ready, or `drain` is called.
+        """Start all workers, and wait until they are ready, or `drain` or `interrupt` is called.
 
         Raises:
             StartError: one of them cannot start.
@@ -239,7 +245,7 @@ class Workers:
             raise StartError(problem)
 
     def interrupt(self) -> None:
-        """End the wait of `start`: a signal asks to stop."""
+        """Let `start` return now; called when a signal asks to stop."""
         self._first.set()
 
     def not_ready(self) -> str:
@@ -285,10 +291,10 @@ class Workers:
             life.feed.read_certificates()
 
     async def drain(self, hurried: Callable[[], bool]) -> None:
-        """Tell all workers to end, and wait until they have.
+        """Tell all workers to end, and wait until they have; kill those that take too long.
 
         Args:
-            hurried: whether to end at once.
+            hurried: returns True as soon as the workers have to end without waiting for their clients.
         """
         self._draining = True
         self._first.set()
@@ -312,7 +318,11 @@ class Workers:
             await asyncio.sleep(STEP_SECONDS)
 
     async def scrape(self, request: Callable[[int], Message]) -> Responses:
-        """Send a request, made with its number, to each worker that can be asked, and wait for the responses."""
+        """Send a request to each worker that can be asked, and wait up to RESPONSE_SECONDS_MAX for the responses.
+
+        Args:
+            request: makes the request with the number that it is given.
+        """
         number = next(self._numbers)
         message = request(number)
         missing = {one.worker: one for one in self.missing()}
@@ -350,14 +360,14 @@ class Workers:
         seen: Callable[[Query], Awaitable[Seen]],
         waits: Callable[[], Iterable[QuotaView]],
     ) -> MergedFigures:
-        """Return the figures of all processes; the arguments are control's own. Called once, before `start`."""
+        """Create the merged figures of all processes; called once, before `start`. The arguments are control's own."""
         self._figures = figures = MergedFigures(
             self.scrape, self.missing, metrics, quotas, series_max, seen, waits
         )
         return figures
 
     def families(self) -> Iterator[Family]:
-        """Return the metrics of the workers themselves."""
+        """Return the metrics about the workers: which are up, their connections, missed scrapes, and exits."""
         missing = self._figures.missing_in_metrics
         up = dict.fromkeys(self._restarts, True) | {one.worker: False for one in missing}
         connections = {number: life.connections for number, life in self._lives.items() if life.code is None}
