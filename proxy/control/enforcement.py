@@ -46,10 +46,13 @@ class _Stored(Struct, rename={"address": "from"}):
 
 
 class Switched(NamedTuple):
-    """The last switch.
+    """The last time that enforcement was switched off or on.
 
     Args:
-        at: in seconds since the epoch.
+        enforcing: whether it was switched on.
+        at: the time, in seconds since the epoch.
+        by: who has switched it: a user of the admin port, or SIGUSR1.
+        reason: the user's reason; "" if none was given.
     """
 
     enforcing: bool
@@ -62,7 +65,10 @@ _DECODER: Final = Decoder(_Stored)
 
 
 class EnforcementFile:
-    """`enforcement.json` in a directory. Both calls block: make them outside of the loop."""
+    """The file `enforcement.json`, which keeps the last switch over a restart.
+
+    Both methods block, so call them outside of the event loop.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / _NAME
@@ -71,8 +77,8 @@ class EnforcementFile:
         """Return the last switch; None if there was none.
 
         Raises:
-            OSError: it cannot be read.
-            ValueError: it is damaged.
+            OSError: the file cannot be read.
+            ValueError: the file is damaged.
         """
         try:
             found = _DECODER.decode(read(self.path, _BYTES_MAX))
@@ -87,7 +93,7 @@ class EnforcementFile:
         """Replace the file; when this returns, the new one is on disk.
 
         Raises:
-            OSError: it cannot be written; the old one stays.
+            OSError: the file cannot be written; the old one stays.
         """
         said = (switched.by.name, switched.by.address, switched.reason)
         # UTF-8 has no halves of a surrogate pair, which a reason may have.
@@ -98,17 +104,17 @@ class EnforcementFile:
 
 
 class Enforcement:
-    """The switch of all enforcement.
+    """The switch that turns the enforcement of all quotas off and on.
 
     Args:
-        file: where it is kept; None: nowhere.
-        apply: makes all processes enforce quotas, or stop.
-        tell: takes events.
+        file: keeps the switch over a restart; None: it is not kept.
+        apply: called with True or False; makes all processes enforce quotas, or stop.
+        tell: called with each event.
 
     Attributes:
-        on: whether quotas are enforced, as far as this switch goes; the mode may be `observe`.
+        on: the switch's position. If it is on, quotas are still not enforced in the mode `observe`.
         switched: the last switch; None if there was none.
-        problem: why it is not kept over a restart; "" if it is, or if it was never switched.
+        problem: why the position is not kept over a restart; "" if it is, or if it was never switched.
     """
 
     def __init__(
@@ -124,7 +130,7 @@ class Enforcement:
         self.problem = ""
 
     def notice(self) -> str:
-        """Return a sentence for every page that enforcement was switched off; "" while it is not."""
+        """Return a sentence for the admin pages on when enforcement was switched off, and by whom; "" if it is on."""
         found = self.switched
         if found is None or found.enforcing:
             return ""
@@ -132,7 +138,10 @@ class Enforcement:
         return f"All enforcement was switched off at {iso_ms(found.at)}{found.by.text}{why}"
 
     async def load(self) -> None:
-        """Apply the switch that was kept before this start; call it before the first client."""
+        """Read the switch from its file and apply it; to be called before the first client is served.
+
+        If the file cannot be read, quotas are enforced, which is logged and counted.
+        """
         if self._file is None:
             return
         try:
@@ -159,11 +168,14 @@ class Enforcement:
             )
 
     def toggle(self) -> None:
-        """Switch enforcement to the other way (SIGUSR1); the caller then calls `keep`."""
+        """Switch enforcement off if it is on, and on if it is off, for SIGUSR1; the caller then calls `keep`."""
         self._switch(Switched(not self.on, time.time(), _SIGNAL, ""))
 
     async def switch(self, *, enforcing: bool, by: By, why: str) -> bool:
-        """Switch enforcement off or on, and keep that; returns False if it was so already."""
+        """Switch enforcement off or on, and write that to the file.
+
+        Returns: False if nothing was done, since enforcement was already in this position.
+        """
         if enforcing == self.on:
             return False
         self._switch(Switched(enforcing, time.time(), by, why))
@@ -171,7 +183,7 @@ class Enforcement:
         return True
 
     async def keep(self) -> None:
-        """Write the last switch to the file; `problem` says why that is not possible."""
+        """Write the last switch to the file; if that fails, `problem` says why."""
         if self._file is None:
             self._not_kept(_NO_DIRECTORY)
             return

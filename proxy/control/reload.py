@@ -38,7 +38,7 @@ Apply = Callable[[Config, Definitions], None]
 
 
 class Watch:
-    """Decides when to read files, from their signatures at each check. Pure."""
+    """Decides when files are read again: when their signatures have changed and then stayed the same. No IO."""
 
     def __init__(self, seen: tuple[Signature, ...]) -> None:
         self._read = seen  # as they were when they were last read
@@ -46,20 +46,25 @@ class Watch:
 
     @property
     def settling(self) -> bool:
-        """Whether the files differ from those that were read."""
+        """Whether the files have changed since they were read, so that the next check should come soon."""
         return self._last != self._read
 
     def mark_read(self, now: tuple[Signature, ...], written: Signature) -> None:
-        """Treat a file that this process has written as read."""
+        """Treat a file that this process has written itself as read, so that it is not read again.
+
+        Args:
+            now: the signatures of the files.
+            written: the signature of the written file; an empty one for none.
+        """
         if written != Signature():
             self._read = tuple(
                 sign if sign == written else read for sign, read in zip(now, self._read, strict=True)
             )
 
     def observe(self, now: tuple[Signature, ...]) -> bool:
-        """Compare the signatures with those of the last check; returns whether to read now.
+        """Take the signatures of a check; returns whether the files should be read now.
 
-        That is when they have changed, and then stayed the same for a check.
+        That is so if they have changed since they were read, and are the same as at the last check.
         """
         rested = now == self._last
         self._last = now
@@ -70,14 +75,14 @@ class Watch:
 
 
 class Reloader:
-    """Watches the files of one configuration, and reads them again.
+    """Reads the configuration file and the quotas file again when one changes or on SIGHUP, and applies them.
 
     Args:
         config: the configuration in force.
-        quotas: owns the quotas file; what it has written itself needs no reload.
+        quotas: reads the quotas file; changes that it has written to the file itself cause no reload.
         stats: counts reloads: `ok`, `refused`.
         apply: applies a new configuration. An exception from it is a bug, and ends `run`.
-        tell: takes events.
+        tell: called with each event.
     """
 
     def __init__(
@@ -93,7 +98,7 @@ class Reloader:
         self._watch = Watch(signatures(self._paths()))
 
     def request(self) -> None:
-        """Read everything again at the next check (SIGHUP)."""
+        """Have `run` read all files again at once, even if none has changed (SIGHUP)."""
         self._requested.set()
 
     async def run(self) -> None:
@@ -116,7 +121,13 @@ class Reloader:
             )
 
     async def reload(self, cause: str) -> bool:
-        """Read everything again and apply what can be applied live; returns whether the files were valid."""
+        """Read the files again and apply all settings that need no restart.
+
+        Args:
+            cause: why, for the log: "signal" or "file changed".
+
+        Returns: whether the files are valid; if not, nothing has changed.
+        """
         try:
             new = await asyncio.to_thread(reload, self.config.source)
             definitions, differ, idle = await self._quotas.read(new.quotas)
@@ -165,22 +176,22 @@ class Reloader:
 
 
 class Certificates:
-    """The TLS contexts of a configuration, and the watch over their files.
+    """The TLS contexts of a configuration, which are loaded again when certificate files change or on SIGHUP.
 
-    As with the configuration, a file is taken once it has come to rest, and a name is followed through symbolic links,
-    which Kubernetes swaps. Certificate and key are two files: if they do not match, the old ones stay in use until one
-    of the files changes again; a counter and a log line report it.
+    As with the configuration, a file is read once it has stopped changing, and a path is followed through symbolic
+    links, which Kubernetes swaps. Certificate and key are two files: if they do not match, the old ones stay in use
+    until one of the files changes again; a counter and a log line report it.
 
     Args:
-        config: names the files.
+        config: the configuration, with the paths of the files.
         stats: counts reloads, and stores when certificates expire.
 
     Attributes:
-        listeners: by the listener's name; those without TLS are not here.
-        brokers: towards brokers; None for plaintext.
-        fleet_port: of this member's port in the fleet; None for plaintext, and where it has none.
-        fleet_client: towards the holder of the fleet; None for plaintext.
-        fleet_brokers: towards the brokers of the fleet's cluster, which may be the same; None for plaintext.
+        listeners: the TLS of listeners by name; listeners without TLS are left out.
+        brokers: the TLS of connections to brokers; None for plaintext.
+        fleet_port: the TLS of the port for other members of the fleet; None for plaintext, or without such a port.
+        fleet_client: the TLS of the connection to the holder of the fleet; None for plaintext.
+        fleet_brokers: the TLS of connections to the fleet's cluster, which may be the same; None for plaintext.
 
     Raises:
         ConfigError: a context cannot be made from the files.
@@ -220,7 +231,7 @@ class Certificates:
 
     @property
     def between_members(self) -> FleetContexts:
-        """The contexts between members of the fleet."""
+        """The TLS contexts of connections between members of the fleet, for their port and as its client."""
         return FleetContexts(_context_of(self.fleet_port), _context_of(self.fleet_client))
 
     @property

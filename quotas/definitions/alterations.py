@@ -37,9 +37,9 @@ class Outcome(NamedTuple):
     """The result of an AlterClientQuotas request.
 
     Args:
-        results: for each entity its error message, or "".
-        changes: the new limits of each changed entity.
-        before: the previous limits, at least of the changed entities.
+        results: for each entity of the request its error message; "" if it has succeeded.
+        changes: all new limits of each changed entity; empty limits remove the entity.
+        before: the limits before the request, at least those of the changed entities.
     """
 
     results: list[tuple[Parts, str]]
@@ -114,7 +114,7 @@ def text_of(entity: Entity) -> str:
 
 
 def entity_of_parts(parts: Parts) -> Entity | None:
-    """Convert a broker's entity; None if it has an unknown type."""
+    """Convert an entity from Kafka's types and names; None if it has an entity type that is unknown here."""
     names: dict[str, Name] = {kind: DEFAULT if name is None else name for kind, name in parts}
     if not names or not set(names) <= set(PARTS):
         return None
@@ -205,7 +205,7 @@ Quotas = Mapping[Entity, Mapping[str, float]]
 
 
 class Difference(NamedTuple):
-    """One key of one entity: its current and its wanted limit; None for no limit."""
+    """One quota key of one entity whose current limit (`old`) differs from the wanted one (`new`); None: no limit."""
 
     entity: Entity
     key: str
@@ -214,7 +214,10 @@ class Difference(NamedTuple):
 
 
 def differences(current: Quotas, wanted: Quotas, *, prune: bool) -> list[Difference]:
-    """Compare two sets of quotas; returns changes in the order of `wanted`, then removals.
+    """Compare two sets of quotas; returns the differing limits, in the order of `wanted`.
+
+    Args:
+        prune: whether entities that are only in `current` lose all limits; otherwise they are left as they are.
 
     >>> a = Entity(client_id="a")
     >>> differences({a: {"x": 1.0}}, {a: {"y": 2.0}}, prune=False)[0].new
@@ -260,7 +263,11 @@ ANY: Final = 2
 
 
 class FilterError(ValueError):
-    """A filter is invalid; `unsupported`: it names an unknown entity type."""
+    """The filter of a DescribeClientQuotas request is invalid.
+
+    Attributes:
+        unsupported: whether the reason is an unknown entity type, which Kafka reports as UNSUPPORTED_VERSION.
+    """
 
     def __init__(self, problem: str, *, unsupported: bool = False) -> None:
         super().__init__(problem)
@@ -268,17 +275,22 @@ class FilterError(ValueError):
 
 
 class Filter(NamedTuple):
-    """The valid filter of a DescribeClientQuotas request."""
+    """The validated filter of a DescribeClientQuotas request.
+
+    Args:
+        names: by Kafka's entity type, the name to match; DEFAULT for the default entity, None for any name.
+        strict: whether entities with further entity types are left out.
+    """
 
     names: Mapping[str, Name]  # by Kafka's entity type; None: any
     strict: bool
 
 
 def filter_of(components: Iterable[Component], strict: bool) -> Filter:
-    """Return the filter of a request's components.
+    """Validate the filter components of a DescribeClientQuotas request, with Kafka's checks.
 
     Raises:
-        FilterError: with Kafka's message.
+        FilterError: a component is invalid; the text is Kafka's message.
     """
     names: dict[str, Name] = {}
     for kind, match_type, match in components:
@@ -310,7 +322,7 @@ def matching(
     """Yield each entity that matches the filter, with its limits.
 
     Args:
-        entities: the definitions' entries, through a slower iterator if needed.
+        entities: `definitions.entries()`, perhaps with pauses between entries; None: without pauses.
     """
     names = [wanted.names.get(kind) for kind in PARTS]
     asked = [kind in wanted.names for kind in PARTS]

@@ -48,7 +48,10 @@ ENTITIES_MAX: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class StaticQuotas:
-    """KIP-13's static settings, per client id, in bytes/s; `None` or missing = unlimited."""
+    """The static quotas of the configuration (KIP-13), in bytes/s: a default and overrides by client id.
+
+    None as a default, or a missing override: no static limit.
+    """
 
     producer_default: float | None = None
     producer_override: Mapping[str, float] = field(default_factory=dict)
@@ -56,8 +59,9 @@ class StaticQuotas:
     consumer_override: Mapping[str, float] = field(default_factory=dict)
 
     def sides(self) -> tuple[tuple[str, str, float | None, Mapping[str, float]], ...]:
-        """The settings of produce and fetch: the side's name, its quota key, the default, the overrides by client
-        id.
+        """Return the settings of both sides, "producer" and "consumer".
+
+        Each is a tuple of the side's name, its quota key, its default and its overrides by client id.
         """
         return (
             ("producer", PRODUCER_BYTE_RATE, self.producer_default, self.producer_override),
@@ -113,13 +117,13 @@ def check_value(entity: Entity, key: str, value: float, path: str) -> None:
 
 
 class Definitions:
-    """All limits; traffic looks them up with `limit`.
+    """All quotas in force, by entity, with the static settings; `limit` finds the quota of a user and client id.
 
-    The owner may `put` one entity after another while other threads read: a reader sees an entity's limits before or
-    after the change. Clients use a new limit once `Engine.update` was called.
+    One thread, the owner's, may `put` one entity after another while other threads read: a reader sees an entity's
+    limits either before or after the change. Traffic uses a new limit only after `Engine.update` was called.
 
     Attributes:
-        changed: called with the code of each entity after its limits were set, in the owner's thread; None: not called.
+        changed: called in the owner's thread with the code of each entity whose limits were set; None: not called.
     """
 
     def __init__(
@@ -150,7 +154,7 @@ class Definitions:
 
     @property
     def static(self) -> StaticQuotas:
-        """KIP-13's own settings; a new value replaces them all."""
+        """The static quotas of the configuration (KIP-13); assigning replaces all of them."""
         return self._static
 
     @static.setter
@@ -161,11 +165,14 @@ class Definitions:
 
     @property
     def digest(self) -> str:
-        """A digest that is equal where all quotas are equal; "" unless `keep_digest` was called. Thread-safe."""
+        """A hash of all quotas, by which members of a fleet find out whether theirs differ.
+
+        "" unless `keep_digest` was called. Any thread may read it.
+        """
         return "" if self._digest is None else str(self._digest)
 
     def keep_digest(self) -> None:
-        """Keep a digest from now on; the first costs some µs for each entity."""
+        """Compute `digest`, and keep it up to date from now on; this call takes some µs for each entity."""
         if self._digest is None:
             self._digest = Digest()
             for text in self._codes:
@@ -227,7 +234,10 @@ class Definitions:
             yield entity_of(text), self.limits(text)
 
     def drain(self) -> Iterator[None]:
-        """Remove all entries in small steps: freeing 100,000 at once would block the process."""
+        """Remove all entries, one at each step of the iterator, so that the caller can pause between steps.
+
+        Freeing 100,000 entries at once would block the process.
+        """
         assert self._digest is None, "what is in force is changed entity by entity"
         while self._codes:
             text, _ = self._codes.popitem()
@@ -239,7 +249,9 @@ class Definitions:
             yield
 
     def limit(self, key: str, user: str, client_id: str) -> tuple[float | None, BucketKey]:
-        """Return the limit in units/s (None: unlimited), and the bucket that this user and client id count against.
+        """Return the limit for this user and client id (None: unlimited), and the bucket that they count against.
+
+        The limit is in the unit of the quota key `key`; the entity with the highest precedence decides.
 
         >>> entries = {Entity(client_id=DEFAULT): {"producer_byte_rate": 2e6}, Entity("u"): {"producer_byte_rate": 5e6}}
         >>> Definitions(entries).limit("producer_byte_rate", "", "a")
@@ -269,7 +281,7 @@ class Definitions:
         return (self._defaults.get(key) if found is None else found), own
 
     def connection_rate(self, ip: str) -> float | None:
-        """Return the connections per second that an address, in canonical form, may create; None: unlimited.
+        """Return the connections per second that an IP address (canonical, see `ip_name`) may create; None: unlimited.
 
         >>> key = "connection_creation_rate"
         >>> rates = {Entity(ip=DEFAULT): {key: 10}, Entity(ip="2001:DB8::0:1"): {key: 99}}
@@ -311,12 +323,12 @@ class Definitions:
         return rates.get(_DEFAULT_TOPIC) if found is None else found
 
     def limits_topics(self, key: str) -> bool:
-        """Whether this key limits any topic."""
+        """Whether any topic, or the default topic, has a limit for this quota key."""
         return self._topics[key] > 0
 
     @property
     def limited_topics(self) -> tuple[str, ...]:
-        """The topics with an entry of their own.
+        """The names of all topics with an entry of their own, without the default topic.
 
         >>> Definitions({Entity(topic=name): {"producer_byte_rate": 9} for name in (DEFAULT, "a", "b")}).limited_topics
         ('a', 'b')
@@ -327,15 +339,18 @@ class Definitions:
         return self._limited
 
     def names_topic(self, key: str, topic: str) -> bool:
-        """Whether this topic has a limit of its own for the key."""
+        """Whether this topic has an entry of its own for the quota key, so that the default topic's does not apply."""
         return code(None, None, topic=topic) in self._rates[key]
 
     def has(self, key: str) -> bool:
-        """Whether any entity has a limit for this key."""
+        """Whether any entity has an entry for this quota key; static settings do not count."""
         return bool(self._rates.get(key))
 
     def names(self, key: str, user: str, client_id: str) -> bool:
-        """Whether this client id has an entry of its own for the key, alone or with the user."""
+        """Whether an entry or a static override for the quota key names this client id.
+
+        The entry may be for the client id alone, with this user, or with the default user.
+        """
         if (key, client_id) in self._overrides:
             return True
         rates = self._rates.get(key)
@@ -388,11 +403,11 @@ def _check_static(static: StaticQuotas) -> tuple[dict[str, float], dict[tuple[st
 
 
 class Candidate(NamedTuple):
-    """One entity that could limit a client.
+    """One entity whose quota could apply to a client, by Kafka's order of precedence.
 
     Args:
-        value: its limit; None if it has none for the key.
-        static: the setting of `[quotas]` that has the limit, "" if an entry has it.
+        value: the entity's limit for the quota key; None if it has none.
+        static: the name of the static setting in `[quotas]` that has the limit; "" if an entry has it.
     """
 
     entity: Entity
@@ -453,7 +468,7 @@ _SPACE: Final = 1 << (8 * _BYTES)
 
 
 class Digest:
-    """A digest of quotas that is updated with each change.
+    """A hash of a set of quotas, updated with each change; `str` gives its hexadecimal digits.
 
     >>> one, other = Digest(), Digest()
     >>> one.replace("-=:a", {}, {"producer_byte_rate": 5.0})
@@ -474,11 +489,15 @@ class Digest:
         return f"{(self._entries + self._static) % _SPACE:0{2 * _BYTES}x}"
 
     def replace(self, code: str, before: Mapping[str, float], after: Mapping[str, float]) -> None:
-        """Replace an entity's limits in the digest; empty limits stand for no entity."""
+        """Replace the limits of the entity with this code in the digest; no limits: the entity does not exist."""
         self._entries = (self._entries - _hash(code, before) + _hash(code, after)) % _SPACE
 
     def set_static(self, rates: Iterable[tuple[str, str | None, float]]) -> None:
-        """Replace the static settings in the digest: key, client id (None for the default), and rate of each."""
+        """Replace all static settings in the digest.
+
+        Args:
+            rates: quota key, client id (None for the default), and limit of each setting.
+        """
         self._static = (
             sum(_hash(f"static {client_id!r}", {key: rate}) for key, client_id, rate in rates) % _SPACE
         )

@@ -28,7 +28,10 @@ Name = str | Default | None
 
 
 class Entity(NamedTuple):
-    """One quota entity; at least one part is present, and neither `ip` nor `topic` is combined with others."""
+    """The entity that a quota applies to: a user, a client id, both together, an IP address, or a topic.
+
+    A field is a name, DEFAULT for the default entity, or None if the field is not part of the entity.
+    """
 
     user: Name = None
     client_id: Name = None
@@ -37,7 +40,7 @@ class Entity(NamedTuple):
 
 
 def code(user: Name, client_id: Name, ip: Name = None, topic: Name = None) -> str:
-    """Encode an entity as a string; different entities have different codes.
+    """Return the code of an entity: a string that is the key of dicts, and different for different entities.
 
     >>> code("ann", DEFAULT), code(None, "a"), code("1:", "a"), code(None, None, "::1")
     ('3~:ann', '-=:a', '2=:1:a', 'i=:::1')
@@ -60,7 +63,7 @@ def code(user: Name, client_id: Name, ip: Name = None, topic: Name = None) -> st
 
 
 def entity_of(text: str) -> Entity:
-    """Decode an entity.
+    """Return the entity that a string made by `code` stands for.
 
     >>> entity_of("3~:ann")
     Entity(user='ann', client_id=<default>, ip=None, topic=None)
@@ -110,7 +113,9 @@ def canonical(entity: Entity) -> Entity:
 
 
 class BucketKey(NamedTuple):
-    """The budget that a request counts against: the parts of the matching entity; `None` = shared over that part.
+    """The key of the bucket that a request counts against: user and client id of the entity whose quota applies.
+
+    None: the entity does not name this part, so all users, or all client ids, share the bucket.
 
     The empty client id is a name of its own ("" and not `None`), so that all clients without an id share one bucket
     (KIP-13); Kafka's tags cannot distinguish the two (KAFKA-13341).

@@ -23,8 +23,8 @@ class Unit:
     """The unit of a limit.
 
     Attributes:
-        name: bytes/s, %, partitions/s or connections/s.
-        counted: what a throttle counts for one of them: a percent of a second are 10,000 microseconds.
+        name: the unit as text: bytes/s, %, partitions/s or connections/s.
+        counted: the amount that throttles count for 1 of the unit: 10,000 microseconds of request time for 1 %, else 1.
     """
 
     name: str
@@ -39,17 +39,17 @@ CONNECTIONS: Final = Unit("connections/s")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind of quota, a row of the table.
+    """One kind of quota: its names, unit and quota key, and the entities that may have it.
 
     Attributes:
-        name: one word, for /v1, captures and explanations.
+        name: Sluice's own name, one word, in /v1, captures and explanations.
         type: Kafka's name, the label `type` of metrics.
-        unit: the unit of limits.
-        key: the key of limits, in Kafka's spelling; "" if other kinds' keys or none are used.
-        owners: what may have such a limit.
-        whole_max: the largest limit of a key that takes no fractions (Kafka's LONG and INT); None for a DOUBLE.
-        series: the rows of metrics that it is shown in; "" if in none but the waits.
-        holder: what the name of a throttle of this kind is the name of, in sentences; "" for its own kind.
+        unit: the unit of its limits.
+        key: the quota key in Kafka's spelling; "" for a kind without a key of its own (topic, replication).
+        owners: the sorts of entities that may have such a limit.
+        whole_max: the largest limit where Kafka's type is a whole number (LONG, INT); None where it is a DOUBLE.
+        series: the group of metrics that shows this kind; "" if only the metrics of waits show it.
+        holder: the word before the owner's name in sentences, as "user" in "user 'ann'"; "": the `name` of the kind.
     """
 
     name: str

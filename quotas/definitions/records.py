@@ -74,7 +74,11 @@ _VERSION: Final = Decoder(_Version)
 
 
 class RecordError(ValueError):
-    """A record is not a valid limit; `cause`: size, key, value, or version."""
+    """A record of the quota topic is not a valid limit.
+
+    Attributes:
+        cause: what is wrong, as a label of metrics: "size", "key", "value" or "version".
+    """
 
     def __init__(self, cause: str, problem: str) -> None:
         super().__init__(problem)
@@ -82,10 +86,13 @@ class RecordError(ValueError):
 
 
 class Author(NamedTuple):
-    """The author of a change: principal, address, and time (ISO 8601, UTC).
+    """The author of a change of quotas.
 
     Attributes:
-        claimed: it stood in a record that others may have written, and no signature covers it.
+        name: the principal without its type, as "ann" for User:ann.
+        address: host and port of the client.
+        at: the time of the change, in ISO 8601, UTC; "" if it is not known.
+        claimed: whether the author is not proven: the record that names it has no valid signature.
     """
 
     name: str
@@ -95,7 +102,7 @@ class Author(NamedTuple):
 
     @property
     def principal(self) -> str:
-        """The principal for people; one that is not proven is marked as claimed.
+        """The principal as text for people, such as "User:ann"; an author that is not proven is marked as claimed.
 
         >>> Author("ann", "", "").principal, Author("ann", "", "", claimed=True).principal
         ('User:ann', 'User:ann (claimed)')
@@ -104,7 +111,7 @@ class Author(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A limit's value, and who set it; the author is None if the record does not name one."""
+    """The value of a limit, and the author who set it; the author is None if the record does not name one."""
 
     value: float
     author: Author | None
@@ -140,10 +147,10 @@ def event_of(entity: Entity, limit: str, old: float | None, new: float | None, a
 
 
 def read_key(key: bytes | None) -> tuple[Entity, str]:
-    """Return the entity and the limit of a record.
+    """Return the entity and the quota key that a record's key names.
 
     Raises:
-        RecordError: it is not a valid key, or not in the one spelling.
+        RecordError: the key is invalid, or is not spelled exactly as `key_of` writes it.
 
     >>> read_key(b'{"entity":[["topic",null]],"limit":"producer_byte_rate"}')[0].topic
     <default>

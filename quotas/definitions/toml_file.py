@@ -40,10 +40,10 @@ _NO_KEY: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|#.*')
 
 
 def loads(text: str) -> dict[str, object]:
-    """Parse a TOML text within the bounds on its size, depth and integers.
+    """Parse a TOML text like `tomllib.loads`, with bounds on dotted keys, depth and integers.
 
     Raises:
-        TomlError: it is not TOML, or beyond the bounds.
+        TomlError: the text is not TOML, or exceeds a bound.
     """
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > _DOTS_MAX and _NO_KEY.sub("", line).count(".") > _DOTS_MAX:
@@ -129,7 +129,7 @@ def is_preamble(text: str) -> bool:
 
 
 def table(block: str) -> dict[str, object] | None:
-    """Parse one block; None if it is not exactly one table with comments."""
+    """Parse one block of `blocks`; None if the text is not exactly one `[[quota]]` table with comments."""
     found: dict[str, object] = {}
     within = False
     for line in block.split("\n"):
@@ -353,7 +353,7 @@ _LIMIT: Final = re.compile(
 
 
 class Document:
-    """A quotas file as text: the text of each table, by entity."""
+    """The text of a quotas file, cut into its tables, so that one can be edited and all others stay as they are."""
 
     def __init__(self, pieces: dict[str, str] | None = None) -> None:
         self._pieces = pieces or {_PREAMBLE: ""}
@@ -362,10 +362,15 @@ class Document:
     def read(
         cls, lines: Iterable[str], before: "Document | None" = None, pace: Pace = iter
     ) -> tuple["Document", Definitions, list[str]]:
-        """Read a file. Returns the document, the entities whose limits differ from `before`, and the codes of removed
-        ones.
+        """Read a quotas file; tables whose text is the same as in `before` are not parsed again.
 
-        Tables with unchanged text are not parsed again.
+        Returns: the document, the entities with new or changed text and their limits, and the codes of the entities
+        that are removed.
+
+        Args:
+            lines: the lines of the file.
+            before: the document as it was last read; None: all tables are parsed.
+            pace: wraps an iterable in one that may pause between items, for long loops in a thread.
 
         Raises:
             DefinitionError: an invalid definition.
@@ -395,12 +400,16 @@ class Document:
         return cls(pieces), changed, [name for name, _ in pace(old.items()) if name not in pieces]
 
     def empty(self, pace: Pace = iter) -> None:
-        """Free the texts in small steps, after another document has replaced this one."""
+        """Free this document's texts one by one, with the pauses of `pace`, after another one has replaced it."""
         for _ in pace([("", "")] * len(self._pieces)):
             self._pieces.popitem()
 
     def edit(self, changes: Iterable[Change]) -> Edit:
-        """Compute the new texts of the changed tables; each change is of another entity."""
+        """Return the new texts of the changed tables, without changing this document.
+
+        Args:
+            changes: the new limits, at most one change for each entity.
+        """
         edit: Edit = {}
         newline = _newline(self._pieces[next(reversed(self._pieces))])
         for entity, values in changes:
@@ -415,7 +424,7 @@ class Document:
         return edit
 
     def text(self, edit: Edit, pace: Pace = iter) -> Iterator[str]:
-        """Yield the file's text with the edit applied, in pieces."""
+        """Yield the text of the whole file with the edit applied, in pieces; this document does not change."""
         changed = edit.get
         pieces = (changed(name, text) for name, text in pace(self._pieces.items()))
         while part := list(islice(pieces, _PIECES_AT_ONCE)):
@@ -423,7 +432,7 @@ class Document:
         yield from (text for name, text in edit.items() if name not in self._pieces)
 
     def apply(self, edit: Edit) -> None:
-        """Make the edit part of this document. Call it when the new text is on disk."""
+        """Apply an edit to this document; to be called after the new text is on disk."""
         for name, text in edit.items():
             if text or name == _PREAMBLE:
                 self._pieces[name] = text

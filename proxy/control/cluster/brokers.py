@@ -40,7 +40,13 @@ _LOGGED_MAX: Final = 100
 
 
 class KnownBrokers(NamedTuple):
-    """All that a broker map has learned: addresses by id, ids of live brokers, and IP addresses by host name."""
+    """The contents of a broker map, as sent to other processes.
+
+    Args:
+        addresses: the brokers' addresses by id.
+        live: the ids of the brokers that are alive.
+        ips: the IP addresses by host name.
+    """
 
     addresses: Mapping[int, Address]
     live: tuple[int, ...]
@@ -48,14 +54,14 @@ class KnownBrokers(NamedTuple):
 
 
 class BrokerMap:
-    """The brokers' addresses by id, and which brokers are alive.
+    """The addresses of a cluster's brokers by id, and which brokers are alive.
 
-    `address_map` may run in another thread, for a large response: each loop over all addresses first copies them in one
-    step.
+    `address_map` may be called in another thread, for a large response: each loop over all addresses first copies them
+    in one step.
 
     Attributes:
-        changed: set when an address was learned; cleared when the map was written to disk.
-        version: grows with every change.
+        changed: whether an address was learned since the map was last written to disk.
+        version: grows with every change of an address, of the live brokers, or of an IP address.
     """
 
     def __init__(self, bootstrap: tuple[Address, ...], stats: Stats) -> None:
@@ -70,7 +76,7 @@ class BrokerMap:
         self.version = 0
 
     def learn(self, broker: int, host: str, port: int) -> None:
-        """Store a broker's address; an impossible one is refused, and the previous one stays."""
+        """Store a broker's address; one with an invalid id, host or port is logged and ignored."""
         if self._addresses.get(broker) == (host, port):
             return
         problem = self._address_problem(broker, host, port)
@@ -82,17 +88,18 @@ class BrokerMap:
         self.version += 1
 
     def known(self) -> KnownBrokers:
-        """Return a copy of all that was learned, for another process."""
+        """Return a copy of the map's contents, for another process's `replace`."""
         return KnownBrokers(dict(self._addresses), self._live, dict(self._ips))
 
     def replace(self, known: KnownBrokers) -> None:
-        """Take another process's map in place of this one."""
+        """Replace the map's contents by those of another process's map."""
         self._addresses, self._live, self._ips = dict(known.addresses), known.live, dict(known.ips)
         self.changed = False
 
     def set_live(self, brokers: Iterable[int]) -> None:
-        """Store which brokers are alive: the bootstrap port leads to these, and the addresses of others may be
-        dropped.
+        """Store which brokers are alive; clients of the bootstrap port are connected to one of these.
+
+        If the map is full, the addresses of all other brokers are removed.
         """
         live = tuple(sorted(set(islice(brokers, _BROKERS_MAX))))
         self.version += live != self._live
@@ -107,14 +114,14 @@ class BrokerMap:
         return self._live
 
     def resolved(self, host: str, ip: str) -> None:
-        """Store the IP address that a host name resolves to now."""
+        """Store the IP address to which the poller has resolved a host name."""
         self.version += self._ips.get(host) != ip
         self._ips[host] = ip
 
     def hosts(self) -> list[str]:
-        """Return every host name that is not an IP address, so that the poller resolves it again: it may change.
+        """Return all host names in the map, without IP addresses, for the poller to resolve again.
 
-        The addresses of names that are no longer used are removed.
+        Stored IP addresses of host names that are no longer used are removed.
         """
         addresses = (*self._bootstrap, *self._addresses.values())
         hosts = dict.fromkeys(address.host for address in addresses if not is_ip(address.host))
@@ -122,13 +129,14 @@ class BrokerMap:
         return list(hosts)
 
     def addresses(self) -> Mapping[int, Address]:
-        """Return the whole map, to write it to disk."""
+        """Return the addresses of all brokers by id, to be written to disk."""
         return self._addresses
 
     def targets(self) -> list[tuple[str, int]]:
-        """Return the addresses to ask until a broker responds: the configured ones, then those of known brokers.
+        """Return the addresses to try, one after the other, until a broker responds to a request of Sluice's own.
 
-        Of many brokers a few are returned, different ones each time, since each may take its time to fail.
+        First the configured ones, then those of at most 16 known brokers, different ones at each call, since each
+        attempt may take long to fail.
         """
         known = list(self._addresses.values())
         if len(known) > _TARGETS_MAX:
@@ -141,7 +149,12 @@ class BrokerMap:
     def upstream(
         self, broker: int, tried: Collection[tuple[str, int]] = ()
     ) -> tuple[int, tuple[str, int] | None]:
-        """Return a broker's id and address; for ANY_BROKER the next broker in turn at none of the addresses `tried`."""
+        """Return the id and the address of the broker to connect to; None as the address if it is not known.
+
+        Args:
+            broker: the broker's id; ANY_BROKER for the next live broker in turn.
+            tried: addresses that ANY_BROKER leaves out.
+        """
         if broker != ANY_BROKER:
             address = self._addresses.get(broker)
             return broker, self._resolve(address) if address else None
@@ -156,7 +169,7 @@ class BrokerMap:
         return ANY_BROKER, targets[self._next_broker % len(targets)] if targets else None
 
     def host(self, broker: int, target: tuple[str, int]) -> str:
-        """Return the known name of the broker at the address `target`: its certificate must have this name."""
+        """Return the host name of the broker at the address `target`, for the check of its certificate."""
         address = self._addresses.get(broker)
         if address is not None and self._resolve(address) == target:
             return address.host
@@ -168,7 +181,11 @@ class BrokerMap:
     def address_map(
         self, listener: ListenerOptions, broker: int, host: str, port: int
     ) -> tuple[str, int] | None:
-        """Return the address that a gateway's clients get instead of a broker's; None if the broker has no port."""
+        """Return the gateway's address that replaces a broker's in responses to clients; None if it has no port.
+
+        The broker's own address, `host` and `port` of the response, is stored. A negative id, which Kafka uses for "no
+        broker", keeps its host and port.
+        """
         if broker < 0:
             return host, port  # "no such broker", such as for a missing coordinator
         self.learn(broker, host, port)
@@ -221,7 +238,7 @@ _STORED: Final = Decoder(dict[Annotated[int, Meta(ge=-(2**31), lt=2**31)], Addre
 
 
 class MapFile:
-    """The file in which the map is kept over a restart. Both calls block: make them outside of the loop.
+    """The file that keeps a broker map over a restart. Both methods block, so call them outside of the event loop.
 
     Args:
         stats: counts the results of writing.
@@ -233,7 +250,7 @@ class MapFile:
         self._problem = ""  # the reason of the last failed write, as logged
 
     def read(self) -> dict[int, Address]:
-        """Return the last written map; empty if no readable one exists.
+        """Return the addresses by broker id from the file; empty if there is no readable file.
 
         The addresses are not validated here.
         """
@@ -246,7 +263,7 @@ class MapFile:
             return {}
 
     def write(self, addresses: Mapping[int, Address]) -> bool:
-        """Replace the file; returns False if that fails, which is logged once for each reason."""
+        """Replace the file; returns False if that fails, which is counted, and logged when the reason is a new one."""
         try:
             store(self._path, (encode(dict(sorted(addresses.items()))),), _MODE)
         except OSError as error:
@@ -273,10 +290,10 @@ class Maps(NamedTuple):
     """The broker maps of one process.
 
     Args:
-        brokers: for clients.
-        leaders: for followers: what stands behind the brokers' own listener is another listener of theirs.
-        follow: whether the first follows the cluster's metadata; a sidecar's upstreams are fixed.
-        replicates: whether there are leaders.
+        brokers: the brokers' addresses that clients' connections lead to.
+        leaders: the addresses that followers' connections lead to; they are another listener of the brokers.
+        follow: whether `brokers` is updated from the cluster's metadata; a sidecar's upstreams are fixed.
+        replicates: whether `leaders` has any address, so that this process throttles replication.
     """
 
     brokers: BrokerMap
@@ -286,7 +303,7 @@ class Maps(NamedTuple):
 
 
 def maps_of(config: Config, stats: Stats) -> Maps:
-    """Create the maps, with the addresses that are configured."""
+    """Create the broker maps of a configuration, filled with the configured addresses."""
     upstreams = config.upstreams(replicates=False)
     leaders = config.upstreams(replicates=True)
     if not upstreams and config.cluster.bootstrap == tuple(leaders.values()):

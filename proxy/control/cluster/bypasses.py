@@ -33,15 +33,15 @@ _WILDCARDS: Final = ("0.0.0.0", "::")
 
 
 class Advertised:
-    """Checks the brokers behind some sidecar listeners.
+    """Checks that the brokers behind a sidecar's listeners advertise the sidecar's address and not their own.
 
     Args:
-        listeners: those without a broker behind them are ignored.
+        listeners: all listeners; those without `upstreams` are ignored.
         client: connects to the brokers.
 
     Attributes:
-        problem: the broker with a wrong address; "" if none is known.
-        unknown: the brokers without a result, and why.
+        problem: which brokers advertise a wrong address; "" if none is known to.
+        unknown: by broker id, why its advertised address is not known yet.
     """
 
     def __init__(self, listeners: Iterable[ListenerOptions], client: BrokerClient) -> None:
@@ -55,7 +55,7 @@ class Advertised:
         self.unknown: dict[int, str] = {}
 
     async def run(self) -> None:
-        """Ask the brokers again and again, until cancelled by the application."""
+        """Check the brokers at intervals, until cancelled by the application."""
         while self._expected:
             await self.ask()
             await asyncio.sleep(_UNKNOWN_SECONDS if self.unknown or self.problem else _KNOWN_SECONDS)
@@ -129,7 +129,7 @@ _ASK_AGAIN_SECONDS: Final = 10.0
 
 
 def own_things(config: Config) -> list[str]:
-    """Return what Sluice keeps at brokers with this configuration: topics and the group, for people."""
+    """Return the topics and the group that Sluice has at the brokers by this configuration, such as "topic quotas"."""
     quotas, fleet, found = config.quotas, config.fleet, list[str]()
     if quotas.store == "topic":
         found += [f"topic {name}" for name in (quotas.topic, quotas.audit_topic) if name]
@@ -141,7 +141,7 @@ def own_things(config: Config) -> list[str]:
 
 
 def warning_of(things: list[str]) -> str:
-    """Return the sentence for brokers without an authorizer."""
+    """Return the warning for brokers without an authorizer, at which Sluice has these topics and the group."""
     return (
         f"the brokers have no authorizer: every client that reaches them can take over or destroy {', '.join(things)}; "
         "set authorizer.class.name at the brokers, and let only Sluice's own user at these (docs/security.md)"
@@ -149,7 +149,7 @@ def warning_of(things: list[str]) -> str:
 
 
 async def is_unguarded(access: "Access") -> bool:
-    """Ask a broker; returns whether the brokers have no authorizer.
+    """Ask a broker for its ACLs; returns True if the brokers have no authorizer, so every client may do everything.
 
     Raises:
         OSError: no broker responds.
@@ -158,10 +158,10 @@ async def is_unguarded(access: "Access") -> bool:
 
 
 class Unguarded:
-    """Asks now and then, logs one line when brokers are found to have no authorizer, and has the metric.
+    """Checks at intervals whether the brokers have an authorizer; without one it logs a warning and sets the metric.
 
     Args:
-        things: what Sluice keeps at these brokers; not empty.
+        things: the topics and the group that Sluice has at these brokers (`own_things`); not empty.
     """
 
     def __init__(self, access: "Access", things: list[str]) -> None:

@@ -26,14 +26,14 @@ _PROBLEMS_MAX: Final = 3  # the most brokers without a response that are named i
 
 
 class BrokerClient:
-    """Connects to the brokers of a map.
+    """Connects to the brokers of a broker map, for Sluice's own requests.
 
     Args:
         login: authenticates each connection; None where brokers require no SASL.
         tls: returns the TLS context in force; None for plaintext.
 
     Attributes:
-        brokers: the map.
+        brokers: the broker map.
     """
 
     def __init__(self, brokers: BrokerMap, login: Login | None = None, tls: Tls | None = None) -> None:
@@ -42,7 +42,7 @@ class BrokerClient:
         self._tls = tls
 
     def of(self, brokers: BrokerMap) -> "BrokerClient":
-        """Return a client for another map, with the same login and certificates."""
+        """Return a client for the brokers of another map, with the same login and certificates."""
         return BrokerClient(brokers, self._login, self._tls)
 
     async def connect(self, target: Target) -> Connection:
@@ -57,7 +57,7 @@ class BrokerClient:
         return await Connection.open(*target, tls=self._tls(), server_hostname=name, login=self._login)
 
     async def ask(self, target: Target, request: Request[T]) -> T:
-        """Send a request on a connection for this request alone.
+        """Connect, send one request, close the connection, and return the parsed response.
 
         Raises:
             OSError, LoginError, WireError: as `Connection.open` and `Connection.send`.
@@ -81,11 +81,12 @@ async def ask(connection: Connection, request: Request[T]) -> T:
 async def first_response(
     targets: Iterable[Target], ask: Callable[[Target], Awaitable[T]], seconds: float
 ) -> T:
-    """Ask one broker after the other; return the first response.
+    """Call `ask` for one broker after the other until one call succeeds, and return its result.
 
     Args:
-        ask: raises one of ASKING_FAILS if it fails.
-        seconds: the deadline that `ask` sets; only for the error's text.
+        targets: the brokers' addresses.
+        ask: asks the broker at an address; raises one of ASKING_FAILS if it fails.
+        seconds: the deadline that `ask` sets for itself; only for the text of the error.
 
     Raises:
         OSError: no broker has responded; the message says why.
@@ -108,7 +109,7 @@ _PASSWORD_BYTES_MAX: Final = 64 * 1024
 
 
 def login_of(options: ClusterOptions) -> Login | None:
-    """Return the login that `[cluster]` configures, which reads a password file each time; None where it has none."""
+    """Return the SASL login of `[cluster]`, which reads its password file at each use; None without a login."""
     if not options.sasl_mechanism:
         return None
     path = options.password_file

@@ -32,17 +32,17 @@ logger = logging.getLogger(__name__)
 
 
 class Poller:
-    """Keeps a broker map up to date.
+    """Keeps a broker map up to date: asks the cluster for its brokers and resolves their host names.
 
     Args:
-        follow: whether the map follows the cluster's metadata; a sidecar's upstreams are fixed.
+        follow: whether addresses are learned from the cluster's metadata; a sidecar's upstreams are fixed.
         others: other maps whose host names are resolved too.
-        listeners: those whose clients are led to the brokers.
-        tell: takes events.
+        listeners: the listeners whose clients are connected to these brokers.
+        tell: called with each event.
 
     Attributes:
-        problem: why the cluster cannot be served now; "" if it can.
-        states: which brokers are lost, and back.
+        problem: why clients cannot be connected to the cluster now; "" if they can.
+        states: which brokers do not respond, for events when one is lost or back.
     """
 
     def __init__(

@@ -21,10 +21,10 @@ logger = logging.getLogger(__name__)
 
 
 class QuotaMirror:
-    """Reads the brokers' quotas.
+    """Reads all quotas from the brokers at intervals and passes them on, for `[quotas] store = "cluster"`.
 
     Args:
-        take: takes a complete response, and returns whether any quota differed.
+        take: called with all quotas of a response; puts them in force and returns whether any differed.
 
     Attributes:
         problem: why the quotas cannot be read now; "" if they can.

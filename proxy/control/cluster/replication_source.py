@@ -58,10 +58,10 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicationSource:
-    """Keeps the replication quotas up to date.
+    """Keeps the replication quotas up to date with the configuration and the cluster.
 
     Args:
-        changed: called when any setting differs: waiting requests are decided on again.
+        changed: called when a limit or list of throttled replicas differs, to decide again on waiting requests.
         now_ms: the clock of the replication quotas, in ms.
 
     Attributes:

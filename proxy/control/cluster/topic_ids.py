@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class TopicIds:
-    """Looks up the names of topics by id.
+    """Looks up the names of topics that requests identify by id, with Metadata requests (KIP-516).
 
     Args:
         names: the known names and the ids to look up.
@@ -53,9 +53,9 @@ class TopicIds:
         names.wake = self._wanted.set
 
     async def run(self) -> None:
-        """Look up ids when needed, and topics with limits regularly, to charge them from their first bytes on.
+        """Look up unknown ids when traffic contains them, and the ids of topics with quotas every minute.
 
-        Runs until cancelled by the application.
+        So such a topic is charged from its first bytes on. Runs until cancelled by the application.
         """
         self._wanted.set()
         while True:
@@ -67,7 +67,10 @@ class TopicIds:
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def ask(self) -> bool:
-        """Look up all wanted ids once; return whether traffic contained any of them."""
+        """Look up all wanted ids and topics once, in one request to a broker.
+
+        Returns: whether ids of traffic were wanted; then `run` pauses, so that a client cannot cause more requests.
+        """
         wanted = self._names.take_wanted(self._now_ms())
         limited = self._names.take_limited()
         if not wanted and not limited:

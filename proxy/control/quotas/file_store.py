@@ -49,7 +49,7 @@ REST_SECONDS_MAX: Final = 2.0
 
 
 class FileStore(QuotaStore):
-    """The quotas of one configuration, in a file or mirrored from the brokers.
+    """The quotas of one configuration that are kept in the quotas file, or mirrored from the brokers.
 
     Args:
         settings: `[quotas]`.
@@ -96,10 +96,13 @@ class FileStore(QuotaStore):
     def alter(
         self, alterations: Iterable[Alteration], client: Client | None = None, /, *, validate_only: bool
     ) -> Outcome:
-        """Alter quotas; at the return they are on the disk and in force.
+        """Alter quotas; when this returns, they are on the disk and in force.
+
+        Args:
+            client: the author; None: no author is stored for explanations.
 
         Raises:
-            NotAllowedError: this process is a member of a fleet.
+            NotAllowedError: this process is a member of a fleet, whose members have quotas files of their own.
             StoreError: the file cannot be altered; nothing has changed.
         """
         if self._in_fleet:
@@ -224,10 +227,10 @@ class FileStore(QuotaStore):
 
 
 def open_store(config: Config) -> FileStore | None:
-    """Read the quotas file, and log what has no effect; None for quotas in a topic.
+    """Read the quotas file, and log which of its quotas have no effect; None if quotas are kept in a topic.
 
     Raises:
-        ConfigError: it cannot be read, or a definition is invalid.
+        ConfigError: the file cannot be read, or a definition is invalid.
     """
     if config.quotas.store == "topic":
         return None

@@ -34,15 +34,15 @@ _RESULTS: Final = ("applied", "removed", "key", "value", "version", "size", "lim
 
 
 class QuotaTopic:
-    """The quotas of one process, in a topic.
+    """Creates and joins the parts of a process that keeps its quotas in a topic: thread, topics and store.
 
     Args:
         config: the configuration.
-        access: the way to the topics' cluster.
+        access: brokers, login and TLS of the cluster that has the topics.
 
     Attributes:
-        store: the quotas.
-        log: the topic.
+        store: the quotas, which are read from the topic.
+        log: the quota topic.
         events: the audit topic; None for none.
 
     Raises:
@@ -76,10 +76,10 @@ class QuotaTopic:
         service: QuotaService,
         once: Callable[[str, Coroutine[Any, Any, object]], object],
     ) -> None:
-        """Let the service's thread apply the records that are read, from now on.
+        """From now on, have records applied by the service's thread as soon as they are read from the topic.
 
         Args:
-            once: runs a coroutine in the background.
+            once: runs a coroutine in the background, under a name.
         """
         self._service = service
 
@@ -96,8 +96,9 @@ class QuotaTopic:
         self.log.inbox.arrived = arrived
 
     async def read(self, stopping: asyncio.Event) -> None:
-        """Begin to read the topic, and wait until there are quotas, from the topic or, if it cannot be read, from the
-        snapshot; or for the end of the process.
+        """Begin to read the topic, and wait until quotas are in force or `stopping` is set.
+
+        If the topic cannot be read, the quotas of the snapshot are used.
         """
         self.log.start()
         while not self.store.ready and not stopping.is_set():
@@ -106,7 +107,7 @@ class QuotaTopic:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def save_snapshots(self) -> None:
-        """Write a snapshot at intervals if quotas have changed, until cancelled."""
+        """Call the store's `keep` and `save` at intervals, until cancelled: repair records and write the snapshot."""
         while True:
             await asyncio.sleep(_SAVE_SECONDS)
             await self._change(self.store.keep)
@@ -125,7 +126,7 @@ class QuotaTopic:
         return families(self.store, self.log, self.events)
 
     def close(self) -> None:
-        """End the thread; blocks for a bounded time."""
+        """End the thread that reads and appends to the topics; blocks for a bounded time."""
         self._thread.close()
 
     async def _drain(self) -> None:
@@ -182,13 +183,13 @@ def families(store: TopicStore, log: ReadLog, audit: "EventLog | None") -> list[
 
 
 def require_aiokafka(what: str = '[quotas] store = "topic"') -> None:
-    """Refuse to start where the extra `fleet` is not installed.
+    """Raise an error if aiokafka, of the extra `fleet`, is not installed.
 
     Args:
         what: the setting that needs it, for the message.
 
     Raises:
-        StartError: it is not.
+        StartError: aiokafka is not installed.
     """
     try:
         import aiokafka  # noqa: F401 - only whether it is there
@@ -197,13 +198,13 @@ def require_aiokafka(what: str = '[quotas] store = "topic"') -> None:
 
 
 def seal_of(config: Config, use: str, topic: str) -> Seal | None:
-    """Return the seal that signs the records of a topic; None without a secret.
+    """Return the seal that signs the records of a topic; None without `[fleet] secret_file`.
 
     Args:
-        use: see `Seal`.
+        use: the kind of records, see `Seal`.
 
     Raises:
-        StartError: the secret cannot be read.
+        StartError: the file with the secret cannot be read.
     """
     path = config.fleet.secret_file
     if path is None:
@@ -215,10 +216,10 @@ def seal_of(config: Config, use: str, topic: str) -> Seal | None:
 
 
 def access_of(cluster: ClusterOptions, tls: Callable[[], ssl.SSLContext] | None) -> Access:
-    """Return the access to a cluster: its brokers, its login, and the TLS context in force.
+    """Return what Sluice's own clients need to connect to a cluster: brokers, login and TLS.
 
     Args:
-        cluster: `Config.fleet_cluster`, for the fleet's group and for Sluice's own topics.
+        cluster: `Config.fleet_cluster`, the cluster with the fleet's group and Sluice's own topics.
         tls: returns the TLS context towards its brokers; None for plaintext.
     """
     return Access(cluster.bootstrap, login_of(cluster), tls)
@@ -228,7 +229,7 @@ def compacted_spec(topic: str) -> TopicSpec:
     """Return the properties that the quota topic and the topic of a reassignment journal must have.
 
     Batches are stored uncompressed, so that max.message.bytes also bounds what a reader has to unpack. Segments are
-    small and closed soon, since brokers compact closed ones only: what others write under few keys is gone soon.
+    small and closed soon, since brokers only compact closed ones: then many records under few keys take little space.
     """
     configs = {
         "max.message.bytes": str(_BATCH_BYTES_MAX + _FRAME_BYTES),

@@ -49,7 +49,7 @@ ANY_PRINCIPAL: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """Which principals may alter and describe quotas; "*" is any principal, also an unauthenticated one."""
+    """The principals that may alter and describe quotas; "*" is any principal, also an unauthenticated one."""
 
     alter: frozenset[str] = frozenset()
     describe: frozenset[str] = frozenset((ANY_PRINCIPAL,))
@@ -81,12 +81,12 @@ audit_logger = logging.getLogger(AUDIT)
 
 
 def audit(question: Question, outcome: Outcome, entries: int) -> None:
-    """Log the changes of a request.
+    """Write the changes of an AlterClientQuotas request to the audit log.
 
     Args:
         question: the request, with principal and address.
         outcome: the changes.
-        entries: the number of entities with quotas after it.
+        entries: the number of entities with quotas after the request.
     """
     who = {"principal": question.user, "address": question.peer}
     for entity, after in with_pauses(islice(outcome.changes.items(), LINES_MAX)):
@@ -127,7 +127,13 @@ logger = logging.getLogger(__name__)
 
 
 class Response(NamedTuple):
-    """A response frame, and the name for its counter; `altered`: whether quotas have changed."""
+    """The response to a quota request.
+
+    Args:
+        frame: the response frame.
+        result: the label of the counter of requests, such as "altered", "described" or "refused".
+        altered: whether quotas have changed.
+    """
 
     frame: bytearray | SharedResponse
     result: str
@@ -135,7 +141,10 @@ class Response(NamedTuple):
 
 
 class Described(bytearray):
-    """A response frame that several connections may share; unlike `bytes` it supports weak references."""
+    """The frame of a DescribeClientQuotas response, which equal requests of several connections share.
+
+    Unlike `bytes` this type supports weak references, so the frame is freed when it is written to all of them.
+    """
 
 
 Unread = WeakValueDictionary[object, Described]
@@ -145,10 +154,11 @@ Unread = WeakValueDictionary[object, Described]
 def handle_request(
     store: QuotaStore, permissions: Permissions, question: Question, unread: Unread | None = None
 ) -> Response:
-    """Return the response to one request, after altering quotas if it asks for that.
+    """Handle a DescribeClientQuotas or AlterClientQuotas request and return the response.
 
     Args:
-        unread: the shared responses; the caller keeps it between calls.
+        store: the quotas, which are altered if the request asks for it.
+        unread: the responses that equal requests share; the caller passes the same object to each call.
 
     Raises:
         WireError: the request is malformed.

@@ -52,11 +52,11 @@ class _Request:
 
 
 class QuotaService:
-    """Takes requests on the loop, and has the thread make the responses.
+    """Takes requests of the quota API on the event loop, and has one thread handle them with the store.
 
     Args:
         loop: the event loop, on which all callbacks are called.
-        store: the quotas; from now on only this object's thread uses it.
+        store: the quotas; from now on only this object's thread uses them.
         altered: called on the loop when quotas have changed, before the response to the alteration.
     """
 
@@ -84,9 +84,10 @@ class QuotaService:
         return self._store.file_signature
 
     def ask(self, question: Question, respond: Respond) -> Callable[[], None]:
-        """Queue a request; `respond` is called on the loop with its response.
+        """Queue a request; `respond` is called on the loop with the response frame, or with an exception.
 
-        Returns a function that cancels the request: `respond` is then not called, unless the thread has begun it.
+        Returns a function that cancels the request: `respond` is then not called, unless the thread has begun to
+        handle it.
         """
         request = _Request(question, respond)
         for dropped in self._waiting.add(question.address, len(question.frame), request):
@@ -110,14 +111,18 @@ class QuotaService:
         return found
 
     async def change(self, work: Callable[..., bool], *arguments: object) -> bool:
-        """Run `work`, which changes quotas, in the thread; returns its result: whether any quota differed."""
+        """Run a function that may change quotas in the store's thread, and return its result.
+
+        Args:
+            work: returns whether any quota has changed; then `altered` is called.
+        """
         differs = await self._loop.run_in_executor(self._thread, work, *arguments)
         if differs:
             self._altered()
         return differs
 
     def close(self) -> None:
-        """Take no more requests; the thread finishes what it is writing."""
+        """Drop the waiting requests and take no more; the thread finishes the request that it handles."""
         self._waiting.clear()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -172,9 +177,10 @@ ALTERED_MAX: Final = 10_000  # entities; the one altered longest ago is forgotte
 
 
 class Origins:
-    """Who has set each limit, and when: as seen in alterations here, else the place where quotas are kept.
+    """Finds out who has set a limit and when, for explanations.
 
-    Any thread may call it.
+    That is the author of the entity's last alteration, if it was seen by this process; otherwise the place where
+    quotas are kept, such as the file. Any thread may call it.
     """
 
     def __init__(self, config: Config) -> None:
@@ -183,7 +189,7 @@ class Origins:
         self._altered: OrderedDict[Entity, Origin] = OrderedDict()
 
     def note(self, entity: Entity, author: Author) -> None:
-        """Store the author of an alteration; if it has no time, the time is now."""
+        """Store the author of an entity's last alteration; an author without a time gets the current time."""
         altered = self._altered
         host = author.address.rpartition(":")[0] or author.address
         by = f"{author.principal}{f' from {host}' if host else ''}"

@@ -34,7 +34,12 @@ class NotAllowedError(StoreError):
 
 
 class Client(NamedTuple):
-    """The author of an alteration: the principal, and the address of the connection."""
+    """The client of the quota API that sent an alteration.
+
+    Args:
+        principal: the user name, without "User:".
+        address: host and port of its connection.
+    """
 
     principal: str = ""
     address: str = ""
@@ -48,10 +53,11 @@ Noted = Callable[[Entity, Author], None]
 
 
 class Changer(NamedTuple):
-    """Who has changed quotas, for the audit log and for events.
+    """The author of a change of quotas, as events name it: a client, a file, the brokers, or a topic.
 
     Args:
-        audited: whether the audit log has a line for it.
+        by: the author.
+        audited: whether this process also writes the change to its audit log.
     """
 
     by: By
@@ -62,7 +68,7 @@ BROKERS: Final = Changer(By("the brokers' own quotas"))
 
 
 def by_client(author: Author, *, audited: bool) -> Changer:
-    """Return a client of the quota API as the author of a change.
+    """Convert a client of the quota API to the `Changer` of its changes; the port is removed from its address.
 
     >>> by_client(Author("ops", "10.0.0.4:51000", ""), audited=True).by
     By(name='User:ops', address='10.0.0.4')
@@ -73,7 +79,7 @@ def by_client(author: Author, *, audited: bool) -> Changer:
 def changes_of(
     entity: Entity, before: Mapping[str, float], after: Mapping[str, float], changer: Changer
 ) -> Iterator[Event]:
-    """Yield an event for each limit that differs."""
+    """Yield an event for each limit of the entity that differs between `before` and `after`."""
     name, changed = text_of(entity), AuditedQuotaChanged if changer.audited else QuotaChanged
     for key in {**before, **after}:
         if before.get(key) != after.get(key):
@@ -81,12 +87,14 @@ def changes_of(
 
 
 class Changers:
-    """Finds the author of each change in a topic.
+    """Keeps the author of each entity's last change while records of the quota topic are applied.
 
-    A record that removes a limit does not name its author; of this process's own alterations the author is known.
+    A record that sets a limit names its author; a tombstone, which removes one, does not. So the author of this
+    process's own alteration is passed to `alters` while its records are applied. Where no author is known, the topic
+    itself is the author.
 
     Args:
-        topic: its name.
+        topic: the name of the topic.
     """
 
     def __init__(self, topic: str) -> None:
@@ -96,11 +104,21 @@ class Changers:
         self._authors: dict[Entity, Author] = {}
 
     def alters(self, author: Author | None, entities: Collection[Entity] = ()) -> None:
-        """Register that an alteration of this process by `author` is under way; None: it has ended."""
+        """Set the author of this process's own alteration, before its records are applied; None after that.
+
+        Args:
+            author: who sent the alteration.
+            entities: the entities that it changes.
+        """
         self._own, self._entities = author, entities
 
     def read(self, entity: Entity, author: Author | None) -> None:
-        """Register the author of a record that was read."""
+        """Store the author of the record that is being applied, as the author of the entity's change.
+
+        Args:
+            author: the author that the record names; None: it names none, as a tombstone. Then it is the author of
+                this process's own alteration if that changes the entity; otherwise the author is unknown.
+        """
         if author is None and entity in self._entities:
             author = self._own
         if author is None:
@@ -109,14 +127,17 @@ class Changers:
             self._authors[entity] = author
 
     def take(self, entity: Entity) -> Changer:
-        """Return the author of the last record of an entity, and forget it."""
+        """Return the stored author of an entity's change and remove it; the topic itself if none is stored."""
         author = self._authors.pop(entity, None)
         if author is None or not author.name:
             return self._topic
         return by_client(author, audited=author == self._own)
 
     def forget(self) -> Changer:
-        """Forget all authors, since the topic was read from its beginning; returns the topic itself as the author."""
+        """Remove all stored authors, after the topic was read again from its beginning.
+
+        Returns: the topic itself as the author, for all changes that were found.
+        """
         self._authors.clear()
         return self._topic
 
@@ -143,7 +164,7 @@ _ITEMS_PER_CHECK: Final = 16
 
 
 def with_pauses(items: Iterable[T]) -> Iterator[T]:
-    """Yield the items; pause now and then, so that other threads can run."""
+    """Yield the items with a pause of 1 ms after each millisecond of work, so that the event loop can run."""
     until = monotonic_ns() + _WORK_NS
     for index, item in enumerate(items):
         yield item
@@ -153,7 +174,7 @@ def with_pauses(items: Iterable[T]) -> Iterator[T]:
 
 
 def drain(items: list[T]) -> Iterator[T]:
-    """Yield and remove the items, with pauses: freeing 10,000 in one go would stop all threads."""
+    """Yield the items and remove each from the list, with pauses: freeing 10,000 at once would stop all threads."""
     items.reverse()
     return (items.pop() for _ in with_pauses(range(len(items))))
 
@@ -168,19 +189,19 @@ _SET_ON_COMMAND_LINE: Final = "The entity was given on the command line (--quota
 
 
 class QuotaStore(ABC):
-    """The quotas of one configuration, and the definitions in force.
+    """The base of the places where quotas are kept (file, brokers, topic), with the quotas in force in memory.
 
     Args:
         settings: `[quotas]`.
         quota_text: `[[quota]]` tables from the command line; they override the store's, and cannot be altered.
 
     Attributes:
-        definitions: those in force, always the same object; any thread may read it.
+        definitions: the quotas in force, always the same object; any thread may read it.
         version: grows with every changed entity.
-        file_signature: of the quotas file when it was last read or written here; of no file without one.
-        starting: no event loop is running yet, so loops need no pauses.
-        noted: called for each altered entity; None: not called.
-        tell: takes an event for each changed limit.
+        file_signature: the signature of the quotas file as last read or written here; an empty one without a file.
+        starting: whether no event loop is running yet, so that loops need no pauses.
+        noted: called with each altered entity and its author; None: not called.
+        tell: called with an event for each changed limit.
 
     Raises:
         ConfigError: a definition is invalid.
@@ -216,16 +237,17 @@ class QuotaStore(ABC):
         """
 
     def configure(self, settings: QuotaSettings) -> None:
-        """Apply the limits of `[quotas]` itself, which are no entries."""
+        """Apply the static quotas of `[quotas]` (KIP-13), such as producer_default."""
         static = static_quotas(settings)
         if static != self.definitions.static:
             self.definitions.static = static
 
     def apply(self, changes: Iterable[Change], changer: Changer | None = None) -> None:
-        """Set the limits of entities to the store's, overridden by the command line's.
+        """Put new limits of entities in force, except those of entities that the command line sets.
 
         Args:
-            changer: who changes them; None: they are read for the first time, which is no event.
+            changes: entities with all their new limits; no limits remove the entity.
+            changer: the author, for events; None: no events, since the quotas are read for the first time.
         """
         for entity, values in self.with_pauses(changes):
             if entity in self._overrides:
@@ -239,7 +261,11 @@ class QuotaStore(ABC):
                     self.tell(event)
 
     def replace(self, found: Definitions, changer: Changer | None = None) -> bool:
-        """Set all limits to `found`, which is emptied; return whether any differed."""
+        """Put exactly the quotas of `found` in force, which is emptied; return whether any limit differed.
+
+        Args:
+            changer: see `apply`.
+        """
         gone = self.removed_entities(found)
         before = self.version
         self.apply(found.entries(), changer)
@@ -248,12 +274,12 @@ class QuotaStore(ABC):
         return self.version != before
 
     def removed_entities(self, found: Definitions) -> list[str]:
-        """Return the codes of the entities in force that are not in `found`."""
+        """Return the codes (`quotas.definitions.entities.code`) of the entities in force that are not in `found`."""
         known = self.with_pauses(self.definitions.entries())
         return [code(*entity) for entity, _ in known if entity not in found]
 
     def remove(self, gone: Iterable[str], changer: Changer | None = None) -> None:
-        """Remove entities, by their codes."""
+        """Remove the limits of the entities with these codes; `changer` as in `apply`."""
         self.apply(((entity_of(name), {}) for name in gone), changer)
 
     def overrides(self, entity: Entity) -> bool:
@@ -261,9 +287,9 @@ class QuotaStore(ABC):
         return entity in self._overrides
 
     def refuse_overridden(self, outcome: Outcome) -> Outcome:
-        """Return the outcome with an error for each entity that has quotas on the command line.
+        """Return the outcome with an error, and without a change, for each entity that the command line sets.
 
-        These override what would be altered.
+        Its quotas on the command line take precedence, so an alteration would have no effect.
         """
         refused = {entity for entity in self._overrides if entity in outcome.changes}
         if not refused:
@@ -276,7 +302,7 @@ class QuotaStore(ABC):
         return Outcome(results, changes, outcome.before)
 
     def with_pauses(self, items: Iterable[T]) -> Iterator[T]:
-        """Iterate over the items; with pauses, except before an event loop runs."""
+        """Yield the items as the function `with_pauses` does; without pauses while no event loop runs."""
         return iter(items) if self.starting else with_pauses(items)
 
 
@@ -286,7 +312,7 @@ class QuotaStore(ABC):
 
 
 def no_quotas_file(config: Path | None) -> str:
-    """Return why quotas cannot be altered without a quotas file, and how to have one.
+    """Return the error message for alterations without a quotas file; it says how to configure one.
 
     >>> no_quotas_file(None)
     'no quotas file is configured, so quotas cannot be altered: start sluice serve with --quotas-file FILE'
@@ -305,7 +331,7 @@ NOT_IN_A_FLEET: Final = (
 
 
 def not_writable(path: Path, error: OSError) -> str:
-    """Return why the quotas file cannot be replaced, and which directory has to be writable."""
+    """Return the error message for a quotas file that cannot be replaced; it says what has to be writable."""
     return (
         f"{path} cannot be written: {error.strerror or error}; it is replaced, not written into, so [quotas] file "
         "must be in a directory that Sluice may write to"
@@ -313,9 +339,12 @@ def not_writable(path: Path, error: OSError) -> str:
 
 
 def not_named(user: str, key: str) -> str:
-    """Return how this user can get into `alter_principals` or `describe_principals`.
+    """Return the advice in the error message for a user without the permission to alter or describe quotas.
 
     An unauthenticated client is never advised to add ANONYMOUS: that would be every client.
+
+    Args:
+        key: `alter_principals` or `describe_principals`.
     """
     if user in ("", ANONYMOUS):
         return (

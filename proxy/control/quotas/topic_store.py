@@ -69,13 +69,13 @@ class Log(ReadLog, Protocol):
 
     @property
     def topic_id(self) -> bytes:
-        """The id of the topic that was last seen; empty if none was."""
+        """The topic's id (16 bytes) as it was last seen in the cluster; empty if it was not seen yet."""
 
     wanted: Callable[[Record], bool] | None
     """Whether a record is delivered; others are counted only. Called in any thread."""
 
     def append(self, records: list[Record]) -> "Future[int]":
-        """Append records as one batch; the result is the offset after them, or an AppendError."""
+        """Append records as one batch; the future has the offset after them, or an AppendError."""
 
 
 class Events(Protocol):
@@ -105,10 +105,13 @@ class SnapshotError(Exception):
 
 
 class Place(Struct, frozen=True):
-    """The position of a snapshot: the topic, its id in hexadecimal digits, and the next offset.
+    """The first line of a snapshot: of which topic it is, and up to which offset.
 
     Attributes:
-        signed: whether the topic's records were signed: then it never has valid unsigned ones again.
+        topic_id: the topic's id in hexadecimal digits.
+        offset: the offset after the last record that the snapshot contains.
+        signed: whether the topic's records were signed; then unsigned records are not valid any more.
+        v: the version of the format.
     """
 
     topic: str
@@ -131,7 +134,7 @@ _TAIL: Final = Decoder(_Tail)
 
 
 class Snapshot:
-    """The file with the quotas as of an offset of the topic.
+    """The file with the quotas as of an offset of the topic, used at a start while the topic cannot be read.
 
     Args:
         directory: its directory, which is created.
@@ -251,20 +254,20 @@ class _Changes:
 
 
 class TopicStore(QuotaStore):
-    """The quotas of one topic.
+    """The quotas that are kept in a compacted topic: applies its records, and appends alterations to it.
 
     Args:
         settings: `[quotas]`.
         quota_text: `[[quota]]` tables from the command line; they override the topic's, and cannot be altered.
-        log: the topic.
+        log: the quota topic.
         events: the audit topic; None for none.
-        snapshot: the file; None without `[state] directory`.
-        seal: signs records; None without a secret: all records are read, and their authors are claims.
+        snapshot: the snapshot file; None without `[state] directory`.
+        seal: signs and verifies records; None without a secret: unsigned records are valid, with unproven authors.
 
     Attributes:
-        records: counts records by result: "applied", "removed", and the causes of those that were skipped; of those
-            that are ignored "unsigned" and "replayed".
-        restored: the number of records that were written again over ignored ones.
+        records: counts the records that were read by result: "applied"; "removed" for tombstones; a cause such as
+            "key" or "value" for invalid ones; "unsigned" and "replayed" for those that are ignored for their signature.
+        restored: the number of records that were appended again because an ignored record had the same key.
         snapshots: counts written snapshots by result: "ok", "failed".
         next_offset: the offset after the last record that was applied.
         snapshot_at: when the last snapshot was written, in seconds since the epoch; 0 for never.
@@ -319,12 +322,12 @@ class TopicStore(QuotaStore):
 
     @property
     def ready(self) -> bool:
-        """Whether quotas were read, from the topic or the snapshot; in any thread."""
+        """Whether quotas are in force, from the topic or from the snapshot. Any thread may ask."""
         return self._complete or bool(self._from)
 
     @property
     def unreadable(self) -> int:
-        """The number of limits whose last record is unreadable; in any thread."""
+        """The number of limits whose last record in the topic is invalid. Any thread may ask."""
         return len(self._unreadable)
 
     def read(self, settings: QuotaSettings) -> Definitions:
@@ -333,7 +336,7 @@ class TopicStore(QuotaStore):
         return self.definitions
 
     def alter(self, alterations: Iterable[Alteration], client: Client, /, *, validate_only: bool) -> Outcome:
-        """Alter quotas; at the return they are in the topic and in force here.
+        """Alter quotas; when this returns, the changes are acknowledged by the topic and in force in this process.
 
         Raises:
             StoreError: the topic cannot be read or appended to.
@@ -366,13 +369,20 @@ class TopicStore(QuotaStore):
         return outcome
 
     def drain(self) -> bool:
-        """Apply the records that have arrived; returns whether quotas differ from those at the last call."""
+        """Apply the records that were read from the topic since the last call.
+
+        Returns: whether the quotas in force have changed since a method last reported it.
+        """
         self._drain()
         return self._differs()
 
     def keep(self) -> bool:
-        """Take unsigned records over, or write the values in force over ignored records, if it is time; return whether
-        quotas differ.
+        """Repair the topic's records, if needed and due; to be called every few seconds, only useful with a secret.
+
+        Unsigned records of an earlier version are appended again signed. Where an ignored record (unsigned or
+        replayed) is the last one of its key, the value in force is appended again.
+
+        Returns: whether the quotas in force have changed since a method last reported it.
         """
         now = time.monotonic()
         if self._log.problem is not None or self._log.write_problem is not None or not self._complete:
@@ -392,7 +402,12 @@ class TopicStore(QuotaStore):
         return differs
 
     def use_snapshot(self) -> bool:
-        """Put the snapshot in force, unless the topic was read or is another one; return whether quotas differ."""
+        """Put the quotas of the snapshot in force, since the topic cannot be read; does so once at most.
+
+        Nothing is done if the topic has been read, or has another id than the snapshot's.
+
+        Returns: whether the quotas in force have changed since a method last reported it.
+        """
         found, self._found = self._found, None
         if found is None or self._complete:
             return False
@@ -411,7 +426,12 @@ class TopicStore(QuotaStore):
         return self.drain()
 
     def save(self) -> bool:
-        """Write a snapshot if quotas have changed since the last one, and it is time; never changes quotas."""
+        """Write the snapshot file, if quotas have changed since the last one and that is long enough ago.
+
+        A failed write is counted in `snapshots`, and logged the first time.
+
+        Returns: False, as this never changes quotas; so `QuotaService.change` can run it like `drain` and `keep`.
+        """
         now = time.monotonic()
         if self._snapshot is None or not self._complete or self.version == self._saved:
             return False
