@@ -59,7 +59,7 @@ aiokafka.client.MetadataRequest = functools.partial(MetadataRequest, allow_auto_
 
 
 class Reader:
-    """Reads the records of one partition, in order."""
+    """Reads the records of a topic's partition 0, in order."""
 
     def __init__(self, consumer: Any, topic: str) -> None:
         self._consumer = consumer
@@ -67,7 +67,7 @@ class Reader:
         consumer.assign([self._place])
 
     async def bounds(self) -> tuple[int, int]:
-        """Return the first offset and the offset after the last."""
+        """Return the offset of the first record that still exists, and the offset after the last record."""
         first = await self._request_offset(self._consumer.beginning_offsets([self._place]))
         return first, await self.end()
 
@@ -80,7 +80,7 @@ class Reader:
         self._consumer.seek(self._place, offset)
 
     async def read(self) -> tuple[Sequence[Record], int]:
-        """Wait for records for up to FETCH_WAIT_MS; return them, and the offset after them.
+        """Return the next records, and the offset after them; no records if none arrive within FETCH_WAIT_MS.
 
         Raises:
             ProblemError: they cannot be read.
@@ -108,7 +108,7 @@ class Reader:
 
 
 class Writer:
-    """Appends records to one partition."""
+    """Appends records to a topic's partition 0."""
 
     _deadline_seconds = _ACKNOWLEDGE_SECONDS_MAX
 
@@ -117,10 +117,10 @@ class Writer:
         self._topic = topic
 
     async def append(self, records: Sequence[Record]) -> int:
-        """Append records as one batch, so all of them or none; return the offset after them.
+        """Append records as one batch, so all of them or none; return the offset after the last one.
 
         Raises:
-            AppendError: they are not appended; or, if it is `unknown`, they may be.
+            AppendError: the records are not appended; or, if the error is `unknown`, they may be.
         """
         batch = self._producer.create_batch()
         for index, record in enumerate(records):
@@ -154,7 +154,10 @@ class Writer:
 
 
 class FencedWriter(Writer):
-    """Appends each batch as a transaction, which Kafka refuses once another process has opened such a writer."""
+    """A writer that appends each batch as a transaction.
+
+    Kafka refuses its batches once another writer with the same transactional id was opened: it is then fenced.
+    """
 
     _deadline_seconds = _TRANSACTION_SECONDS_MAX
 
@@ -167,10 +170,10 @@ class FencedWriter(Writer):
 
 @asynccontextmanager
 async def open_reader(access: Access, topic: str, *, committed: bool = False) -> AsyncIterator[Reader]:
-    """Connect a consumer without a group.
+    """Connect a consumer without a group to a topic's partition 0; it is closed at the end of the context.
 
     Args:
-        committed: read committed transactions only: open and aborted ones are left out.
+        committed: whether records of open and aborted transactions are left out (read_committed).
 
     Raises:
         ProblemError: no broker can be reached, or none accepts the login.
@@ -193,7 +196,7 @@ async def open_reader(access: Access, topic: str, *, committed: bool = False) ->
 
 @asynccontextmanager
 async def open_writer(access: Access, topic: str) -> AsyncIterator[Writer]:
-    """Connect an idempotent producer: its batches are appended in order, and each once.
+    """Connect an idempotent producer, whose batches are appended in order and each once, to partition 0.
 
     Raises:
         ProblemError: as `open_reader`.
@@ -204,7 +207,10 @@ async def open_writer(access: Access, topic: str) -> AsyncIterator[Writer]:
 
 @asynccontextmanager
 async def open_fenced_writer(access: Access, topic: str, fence: str) -> AsyncIterator[FencedWriter]:
-    """Connect a producer of transactions, and fence every earlier one of this name (a transactional id).
+    """Connect a transactional producer, and fence every earlier one with the same transactional id.
+
+    Args:
+        fence: the transactional id.
 
     Raises:
         ProblemError: as `open_reader`.
@@ -288,7 +294,7 @@ async def client_options(access: Access) -> dict[str, Any]:
 
 
 async def start_client(client: Any) -> None:
-    """Connect a client.
+    """Start an aiokafka consumer or producer, which connects it.
 
     Raises:
         ProblemError: no broker can be reached, or none accepts the login.
@@ -300,7 +306,11 @@ async def start_client(client: Any) -> None:
 
 
 async def stop_client(*closers: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Close a client's parts one by one, without waiting for a broker that does not respond."""
+    """Close an aiokafka client, each part for two seconds at most, so that a broker that does not respond is left.
+
+    Args:
+        closers: the functions that close the client's parts, in this order; their errors are ignored.
+    """
     for close in closers:
         try:
             await bounded(close(), _STOP_SECONDS_MAX)
@@ -342,7 +352,7 @@ def _forget(task: asyncio.Future[Any]) -> None:
 
 
 def problem_of(error: BaseException, what: str) -> ProblemError:
-    """Return an error of aiokafka as a problem; `what` names the failed operation."""
+    """Convert an error of aiokafka to a ProblemError; `what` is the failed operation, as in "cannot connect"."""
     cause = (
         "denied" if isinstance(error, _DENIED) else "unreachable" if isinstance(error, _AWAY) else "failed"
     )

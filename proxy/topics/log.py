@@ -39,10 +39,10 @@ PORTIONS_MAX: Final = 4
 
 
 class Inbox:
-    """A queue between one event loop and one thread.
+    """The bounded queue of portions (records read together) from the log's event loop to the thread that uses them.
 
     Attributes:
-        arrived: called in the log's thread after each portion; set it before the log starts.
+        arrived: called in the log's thread after each portion is added; to be set before the log starts.
     """
 
     def __init__(self) -> None:
@@ -68,11 +68,11 @@ class Inbox:
 
     @property
     def empty(self) -> bool:
-        """Whether all portions are taken; in any thread."""
+        """Whether no portion waits to be taken. Any thread may ask."""
         return not self._portions
 
     def take(self, seconds: float = 0) -> Portion | None:
-        """Remove the oldest portion, in the reader's thread; None if none comes within `seconds`."""
+        """Remove and return the oldest portion, in the thread that uses them; None if none arrives within `seconds`."""
         with self._changed:
             if not self._portions and not self._changed.wait_for(lambda: bool(self._portions), seconds):
                 return None
@@ -107,16 +107,17 @@ class TopicLog:
 
     Args:
         thread: the thread in which the log runs.
-        access: the cluster.
-        spec: the topic.
-        committed: read the records of transactions when these are committed; `proxy.topics.writers` appends them.
+        access: brokers, login and TLS of the topic's cluster.
+        spec: the name of the topic and its required properties.
+        committed: whether the records are those of transactions, which `proxy.topics.writers` appends: only committed
+            ones are read, and this log appends nothing.
 
     Attributes:
-        inbox: the portions that were read.
-        problem: why the log cannot be read; None if it can, and before the first session (`tried`).
-        tried: whether the first session has delivered a portion or failed. In any thread.
-        wanted: whether a record is delivered; others are counted only. It is called in the log's thread, and may be
-            set in any. None: all are.
+        inbox: the queue of the portions that were read.
+        problem: why the log cannot be read; None if it can, and before the first session has ended or read records.
+        tried: whether the first session has read records or failed. Any thread may ask.
+        wanted: called in the log's thread with each record; a record for which it returns False is counted, but not
+            delivered. None: all records are delivered. Any thread may set it.
     """
 
     def __init__(
@@ -144,12 +145,12 @@ class TopicLog:
 
     @property
     def topic_id(self) -> bytes:
-        """The id of the topic, also of one that cannot be read; empty before it was seen. In any thread."""
+        """The topic's id (16 bytes), even if it cannot be read; empty before it was seen. Any thread may ask."""
         return self._topic_id or self._seen_id
 
     @property
     def write_problem(self) -> Problem | None:
-        """The reason why nothing can be appended; None if it can. In any thread."""
+        """The reason why records cannot be appended; None if they can. Any thread may ask."""
         if self.problem is not None:
             return self.problem
         if self._write_problem is None and self._writer is None and not self._committed:
@@ -157,11 +158,14 @@ class TopicLog:
         return self._write_problem
 
     def start(self) -> None:
-        """Begin to read; portions then arrive in `inbox`. In any thread."""
+        """Begin to read the topic; portions then arrive in `inbox`. Any thread may call it."""
         self._running = self._thread.submit(self._run())
 
     def append(self, records: Sequence[Record]) -> "Future[int]":
-        """Append records as one batch; the result is the offset after them, or an AppendError. In any thread."""
+        """Append records as one batch; the future has the offset after them, or an AppendError.
+
+        Any thread may call it.
+        """
         return self._thread.submit(self._append(records))
 
     async def _run(self) -> None:

@@ -19,12 +19,12 @@ CAUSES: Final = (
 
 
 class Record(NamedTuple):
-    """A record of a topic: key, value and mark.
+    """A record of one of Sluice's own topics.
 
     Attributes:
         value: None for a tombstone.
-        mark: the value of its header `proxy.topics.records.HEADER`; empty without one.
-        offset: of a record that was read; -1 of one that is to be appended.
+        mark: the value of its header `sluice-signature`, which is stamp and signature; empty without the header.
+        offset: the offset of a record that was read; -1 for a record that is to be appended.
     """
 
     key: bytes | None
@@ -34,15 +34,15 @@ class Record(NamedTuple):
 
 
 class Portion(NamedTuple):
-    """Consecutive records of a log, as they were read.
+    """Consecutive records of a topic that were read at once.
 
     Attributes:
         next_offset: the offset after these records.
-        begins: whether the log is read from its beginning, for the first time or again; records read before are void
-            as soon as a `complete` portion has arrived.
-        complete: whether the log has been read to its end as of the start of reading; also set for all later portions.
+        begins: whether these are the topic's first records, at the first reading or when all is read again. Then what
+            was read earlier is to be replaced once a `complete` portion has arrived.
+        complete: whether all records that existed when reading began are now read; True for all later portions too.
         topic_id: the topic's id, 16 bytes.
-        dropped: the number of records between these that the log's `wanted` has left out.
+        dropped: the number of records in this range of offsets that `TopicLog.wanted` has left out.
     """
 
     records: Sequence[Record]
@@ -54,17 +54,23 @@ class Portion(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """The reason why a log cannot be used; `cause` is one of CAUSES."""
+    """The reason why a topic cannot be read or appended to.
+
+    Attributes:
+        cause: one of CAUSES, the label of a metric.
+        text: the reason as text for people.
+    """
 
     cause: str
     text: str
 
 
 class AppendError(Exception):
-    """Records were not appended; or, if `unknown`, it is not known whether they were.
+    """Records were not appended, or it is not known whether they were.
 
     Attributes:
-        fenced: a later writer of this transactional id was opened.
+        unknown: whether the records may have been appended, since no acknowledgement arrived.
+        fenced: whether the reason is that a later writer with this transactional id was opened.
     """
 
     def __init__(self, text: str, *, unknown: bool = False, fenced: bool = False) -> None:
@@ -77,14 +83,14 @@ class AppendError(Exception):
 
 
 class Inbox(Protocol):
-    """A queue of the portions that were read and not yet taken."""
+    """The queue of the portions of a log that were read and not yet taken."""
 
     def take(self, seconds: float = 0) -> Portion | None:
         """Remove and return the oldest portion; None if none comes within `seconds`."""
 
 
 class ReadLog(Protocol):
-    """A log: its topic, its portions, and the reasons why it cannot be used."""
+    """A topic that is read from its beginning to its end and then followed, as its reader sees it."""
 
     @property
     def topic(self) -> str:
@@ -96,11 +102,11 @@ class ReadLog(Protocol):
 
     @property
     def problem(self) -> Problem | None:
-        """The reason why it cannot be read; None if it can."""
+        """The reason why the topic cannot be read; None if it can."""
 
     @property
     def write_problem(self) -> Problem | None:
-        """The reason why it cannot be appended to; None if it can."""
+        """The reason why the topic cannot be appended to; None if it can."""
 
 
 # Signed records: which records of a topic are the fleet's own, and which of these are not repeated. Pure.
@@ -132,8 +138,8 @@ class Seal:
 
     Args:
         secret: the fleet's secret.
-        use: names the kind of records, so that those of one topic are not valid in another.
-        topic: its name.
+        use: the kind of records, such as "quota"; a signature for another kind is not valid.
+        topic: the topic's name; a signature for another topic is not valid.
 
     >>> seal = Seal(b"x" * 32, "quota", "quotas")
     >>> signed = seal.sign(Record(b"k", None), 7, b"id")
@@ -146,13 +152,13 @@ class Seal:
         self._topic = topic.encode()
 
     def sign(self, record: Record, stamp: int, topic_id: bytes) -> Record:
-        """Return the record with its mark: the stamp and the signature."""
+        """Return the record with its mark: the stamp (a time in µs that orders records) and the signature."""
         packed = _STAMP.pack(stamp)
         mark = packed + self._signer.sign(self._topic, topic_id, packed, record.key, record.value)
         return record._replace(mark=mark)
 
     def stamp_of(self, record: Record, topic_id: bytes) -> int | None:
-        """Return the stamp of a signed record; None if it is not signed, or not by this fleet for this topic."""
+        """Return the stamp of a record with a valid signature; None if it has none for this secret, topic and id."""
         mark = record.mark
         if len(mark) != MARK_BYTES:
             return None
@@ -164,13 +170,16 @@ class Seal:
 
 
 class Stamps:
-    """The stamps of one topic, as one process reads and writes it.
+    """Finds signed records that are replayed, and gives new records their stamps, for one topic in one process.
+
+    A stamp is a time in microseconds since the epoch that grows with each record.
 
     Args:
-        late_us: how far below the greatest stamp a record may be. 0: stamps only grow, as those of a single writer do.
+        late_us: how far a record's stamp may be below the greatest one read, since several processes append. 0: it
+            must be above it, as with a single writer.
 
     Attributes:
-        of_keys: the last stamp of each key, as long as it is needed.
+        of_keys: the last stamp of each key that is not older than `late_us`.
 
     >>> stamps = Stamps(late_us=10)
     >>> stamps.accepts(b"k", 100), stamps.accepts(b"k", 100), stamps.accepts(b"l", 90), stamps.accepts(b"m", 89)
@@ -187,18 +196,21 @@ class Stamps:
         self._prune_at = _PRUNED_AT
 
     def begin(self) -> None:
-        """Forget the stamps of all keys: the topic is read from its beginning."""
+        """Forget the stamps that were read, before the topic is read from its beginning again."""
         self._read = 0
         self.of_keys.clear()
         self._prune_at = _PRUNED_AT
 
     def next(self, now_us: int) -> int:
-        """Return the stamp of the next record that is written."""
+        """Return the stamp for a new record: the time `now_us`, or more if a stamp of that time is known already."""
         self._newest = min(_STAMPS_MAX, max(now_us, self._newest + 1))
         return self._newest
 
     def accepts(self, key: bytes | None, stamp: int) -> bool:
-        """Whether a signed record that is read next is not a repetition of an earlier one."""
+        """Register the next record that was read, with a valid signature; returns False if it is a replay.
+
+        An accepted record's stamp is stored. To be called once for each record, in the order of the topic.
+        """
         if not self._late_us:
             if stamp <= self._read:
                 return False
@@ -213,7 +225,7 @@ class Stamps:
         return True
 
     def sign(self, records: Sequence[Record], seal: Seal, topic_id: bytes, now_us: int) -> list[Record]:
-        """Return the records signed, each with the next stamp."""
+        """Sign new records, each with its own next stamp, and return them."""
         return [seal.sign(record, self.next(now_us), topic_id) for record in records]
 
     def _prune(self) -> None:

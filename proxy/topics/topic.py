@@ -31,10 +31,10 @@ _PROBLEMS_MAX: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The way to one cluster: its brokers, login and TLS.
+    """What Sluice's own clients need to connect to one cluster: brokers, login and TLS.
 
     Args:
-        bootstrap: some of its brokers.
+        bootstrap: host and port of some of its brokers.
         login: authenticates Sluice's own connections, and aiokafka's; None without SASL.
         tls: returns the TLS context in force; None for plaintext.
     """
@@ -44,7 +44,9 @@ class Access:
     tls: Callable[[], ssl.SSLContext] | None = None
 
     async def ask(self, request: Request[T], satisfied: Callable[[T], bool] = lambda _: True) -> T:
-        """Send a request to one broker after another until `satisfied` accepts a response; return the last response.
+        """Send a request to one broker after another until `satisfied` returns True for a response, and return it.
+
+        If no response satisfies, the last one is returned.
 
         Raises:
             OSError: no broker has responded; the message says why.
@@ -88,12 +90,17 @@ _NOT_CONTROLLER: Final = 41
 
 
 def log_problem(into: logging.Logger, topic: str, problem: Problem) -> None:
-    """Log one error that a topic cannot be used, and why."""
+    """Write an error line to the logger `into`: the topic cannot be used, and why."""
     event(into, logging.ERROR, "topic cannot be used", topic=topic, cause=problem.cause, detail=problem.text)
 
 
 class ProblemError(Exception):
-    """The log cannot be used; `topic_id` is the topic's, if it is known."""
+    """A topic cannot be used.
+
+    Attributes:
+        problem: the reason, with its cause.
+        topic_id: the topic's id (16 bytes); empty if it is not known.
+    """
 
     def __init__(self, cause: str, text: str, topic_id: bytes = b"") -> None:
         super().__init__(text)
@@ -103,13 +110,13 @@ class ProblemError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """The properties that a topic must have.
+    """The properties that one of Sluice's own topics must have.
 
     Args:
-        name: the topic.
+        name: the topic's name.
         cleanup_policy: the only `cleanup.policy` that is accepted.
-        one_partition: whether a topic with more partitions is refused, since its records have no common order.
-        configs: further configs of a topic that is created here; of an existing topic differences are only logged.
+        one_partition: whether a topic with several partitions is refused, since its records have no common order.
+        configs: further configs for creating the topic; if an existing topic has other values, that is only logged.
     """
 
     name: str
@@ -120,10 +127,11 @@ class TopicSpec:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A topic as it is in the cluster.
+    """The state of an existing topic in the cluster, compared with its `TopicSpec`.
 
     Attributes:
-        write_problem: why nothing may be appended; None if it may.
+        topic_id: the topic's id, 16 bytes.
+        write_problem: why Sluice's user may not append records; None if it may.
         differences: the configs whose values differ from `TopicSpec.configs`.
     """
 
@@ -133,10 +141,11 @@ class Found:
 
 
 async def find(access: Access, spec: TopicSpec) -> Found | None:
-    """Look up the topic; None if it does not exist.
+    """Look up the topic and check its properties; returns None if it does not exist.
 
     Raises:
-        ProblemError: it cannot be used, or no broker responds.
+        ProblemError: no broker responds, or the topic cannot be used: Sluice's user may not read it, or it has other
+            properties than `spec` requires.
     """
     seen = await _ask(access, topics.look(spec.name), lambda found: found.error_code != _UNKNOWN_TOPIC)
     if seen.error_code == _UNKNOWN_TOPIC:
@@ -223,7 +232,7 @@ _END_SECONDS_MAX: Final = 5.0
 
 
 class LoopThread:
-    """A daemon thread that starts when it is created; it does not keep the process alive."""
+    """A daemon thread with an event loop of its own, in which aiokafka runs; it starts when it is created."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -232,7 +241,7 @@ class LoopThread:
         self._thread.start()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Run a coroutine in the thread; the future may be waited for in any other thread."""
+        """Run a coroutine in the thread; any other thread may call this and wait for the future."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:

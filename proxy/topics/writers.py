@@ -26,7 +26,9 @@ _CLOSED = "this process does not write to it any more"
 
 
 class FencedLog:
-    """Appends to one topic, as long as no other process opens a writer of the same transactional id.
+    """Appends to a topic that one process at a time may write to, with transactions.
+
+    After `begin` this process may append, until another process opens a writer with the same transactional id.
 
     Args:
         thread: the thread in which the writer runs.
@@ -47,22 +49,25 @@ class FencedLog:
 
     @property
     def open(self) -> bool:
-        """Whether this process may append, as far as it knows. In any thread."""
+        """Whether this process may append: `begin` has succeeded and no append has failed since. For any thread."""
         return self._writer is not None
 
     def begin(self) -> "Future[None]":
-        """Fence every other writer and open this one; the future has an AppendError if that fails. In any thread."""
+        """Open the writer, and fence all others with this transactional id; the future has an AppendError if it fails.
+
+        Any thread may call it.
+        """
         return self._thread.submit(self._begin())
 
     def append(self, records: Sequence[Record]) -> "Future[int]":
-        """Append records, all or none; the result is the offset after them, or an AppendError. In any thread.
+        """Append records, all or none; the future has the offset after them, or an AppendError.
 
-        After an error the writer is closed.
+        After an error the writer is closed. Any thread may call it.
         """
         return self._thread.submit(self._append(records))
 
     def end(self) -> "Future[None]":
-        """Close the writer. In any thread."""
+        """Close the writer; this process then appends nothing until the next `begin`. Any thread may call it."""
         return self._thread.submit(self._end())
 
     async def _begin(self) -> None:
@@ -110,11 +115,11 @@ _CREATED_PAUSE_SECONDS: Final = 0.5
 
 
 class EventLog:
-    """Appends events to one topic.
+    """Appends events, such as those of the audit topic, to a topic in the background; no caller waits for it.
 
     Attributes:
-        problem: the reason why events wait; None if they do not.
-        dropped: the number of events for which there was no room.
+        problem: why waiting events cannot be appended now; None if they can.
+        dropped: the number of events that were lost because too many were waiting.
     """
 
     def __init__(self, thread: LoopThread, access: Access, spec: TopicSpec) -> None:
@@ -131,11 +136,11 @@ class EventLog:
 
     @property
     def waiting(self) -> int:
-        """The number of waiting events; in any thread."""
+        """The number of events that are not appended yet. Any thread may ask."""
         return len(self._waiting)
 
     def add(self, records: Sequence[Record]) -> None:
-        """Queue records to be appended later. In any thread; does not block."""
+        """Queue records to be appended soon, or drop them if too many wait. Any thread may call it; does not block."""
         self._thread.submit(self._add(records))
 
     async def _add(self, records: Sequence[Record]) -> None:
