@@ -46,11 +46,13 @@ _Identity = tuple[str, str, str]
 
 
 class ClientPart(msgspec.Struct, frozen=True, array_like=True):
-    """What one of several processes has counted of `/clients`.
+    """One process's part of the table `/clients`, to be merged with those of the other processes.
 
     Args:
-        rows: its chosen clients, at each broker.
-        rates: their rates at all brokers.
+        clients: the number of its clients.
+        over: the number of those that are over a quota.
+        rows: the clients that it shows, with a view for each broker.
+        rates: the rates of these clients at all brokers together.
     """
 
     clients: int
@@ -60,7 +62,7 @@ class ClientPart(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClientTable:
-    """One response: `count` all clients, `add_rates` of the chosen ones, then `page` or `text`."""
+    """The table of one `/clients` response: `count` all clients, `add_rates` for those shown, then `page` or `text`."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -71,13 +73,13 @@ class ClientTable:
 
     @classmethod
     def merge(cls, parts: Iterable[ClientPart], missing: tuple[Missing, ...] = ()) -> Self:
-        """Make the table of several processes: of one client at one broker the figures are added up.
+        """Merge the parts of several processes; the figures of the same client at the same broker are added up.
 
-        A client that moves little everywhere is only in some processes' parts; so with more clients than rows, the
-        numbers of clients are those of the process that has most.
+        A part has only the clients that its process shows. So if there are more clients than rows, the number of all
+        clients is not known exactly: the largest number of a single process is shown.
 
         Args:
-            missing: the processes without a part.
+            missing: the processes that have not sent a part.
         """
         table = cls()
         table._missing = missing
@@ -97,7 +99,7 @@ class ClientTable:
         return table
 
     def part(self) -> ClientPart:
-        """Return what was counted, to be merged with other processes' counts."""
+        """Return this process's table as a part, to be merged with those of other processes."""
         rates = self._rates
         if not rates:
             for view in self._rows:
@@ -106,18 +108,18 @@ class ClientTable:
 
     @property
     def at_several_brokers(self) -> bool:
-        """Whether clients that have rows may be at other brokers too: then `add_rates` has to see all clients again."""
+        """Whether a shown client may be at several brokers: then all clients must be passed to `add_rates` too."""
         return any(view.broker != GATEWAY for view in self._rows)
 
     def count(self, views: Iterable[QuotaView]) -> None:
-        """Count a portion of the clients, and keep those with the highest weight as rows."""
+        """Count a portion of the clients, and keep as rows those over a quota, then those with the highest rates."""
         found = list(views)
         self._count += len(found)
         self._over_count += sum(map(_is_over, found))
         self._rows = heapq.nlargest(ROWS_MAX, [*self._rows, *found], key=_weight)
 
     def add_rates(self, views: Iterable[QuotaView]) -> None:
-        """Add the rates of those clients that are rows."""
+        """Add up the rates of the shown clients over all brokers, from a portion of all clients."""
         if not self._rates:
             self._rates = dict.fromkeys(map(_identity, self._rows), 0.0)
         for view in views:
@@ -129,7 +131,8 @@ class ClientTable:
         """Return the table as a page of HTML.
 
         Args:
-            notice: what is to be said on every page; "" for nothing.
+            enforcing: whether quotas are enforced, as the page says.
+            notice: a warning to show on top; "" for none.
         """
         rows = "".join(
             "<tr>" + "".join(f"<td>{escape(printable(cell))}</td>" for cell in self._cells(view)) + "</tr>"

@@ -39,11 +39,11 @@ _USERS_MAX: Final = 20  # of one client id, that are looked for at one address
 
 
 class Explanations:
-    """The pages of `/v1` about clients' time, limits and brokers.
+    """The pages `/v1/clients`, `/v1/client`, `/v1/rules` and `/v1/brokers`.
 
     Args:
-        seen: returns what is known of clients' time, of this process, or of all of its workers.
-        origin: returns who has set an entity's limit, or a setting, and when.
+        seen: returns the response to a query about clients' time, of this process or of all of its workers.
+        origin: returns who has set an entity's limit, or a setting in `[quotas]`, and when.
         member: whether the process is a member of a fleet.
     """
 
@@ -63,7 +63,7 @@ class Explanations:
         self._one_client_at_a_time = asyncio.Lock()  # which does not wait for a list
 
     def handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers by path."""
+        """Return the handler of each page, by path."""
         return {
             "/v1/clients": self._clients,
             "/v1/client": self._client,

@@ -42,7 +42,7 @@ class Page(NamedTuple):
     """A response: status, content type and body.
 
     Attributes:
-        more: what follows `body`, in portions that are sent one after the other.
+        more: the rest of the body, in portions that are sent one after the other.
     """
 
     status: int
@@ -57,9 +57,9 @@ class Request(NamedTuple):
     Attributes:
         host: the Host header in lower case, without the port; "" without one.
         query: what follows the question mark.
-        action: the Sluice-Action header.
-        relayed: what says that a browser or a proxy has sent a POST: the first header that no command sends, or
-            "HTTP/1.0"; "" without one.
+        action: the Sluice-Action header, which every POST must have.
+        relayed: the sign that a browser or a proxy has sent the request: the first header that Sluice's own commands
+            do not send, or "HTTP/1.0"; "" if there is no sign.
         peer: the client's IP address.
     """
 
@@ -75,7 +75,7 @@ class Request(NamedTuple):
 
 
 class RefusedError(Exception):
-    """A request that gets an error response, after which its connection is closed."""
+    """A request is refused: it gets this error status and text as its response, and its connection is closed."""
 
     def __init__(self, status: int, problem: str) -> None:
         self.status = status
@@ -171,7 +171,7 @@ def number(fields: Mapping[str, str], name: str, low: int, high: int) -> int | N
     """Return a field of the query as a whole number; None if the field is missing.
 
     Raises:
-        RefusedError: it is none, or not between the bounds.
+        RefusedError: it is not a number from `low` to `high`.
     """
     text = fields.get(name)
     if text is None:

@@ -37,7 +37,7 @@ def index(version: str, enforcing: bool, *notices: str) -> Page:
     """Return the page at /, with links to all pages.
 
     Args:
-        notices: what is to be said on top; "" for nothing.
+        notices: warnings to show on top; "" for none.
     """
     links = "".join(f'<li><a href="{path}">{path}</a> {text}</li>' for path, text in _LINKS)
     state = (
@@ -50,7 +50,7 @@ def index(version: str, enforcing: bool, *notices: str) -> Page:
 
 
 def strong(notice: str) -> str:
-    """Return a notice as HTML; "" for none."""
+    """Return a warning as an HTML paragraph in bold; "" if it is empty."""
     return f"<p><strong>{escape(printable(notice))}</strong></p>" if notice else ""
 
 
@@ -123,7 +123,8 @@ def fleet_document(state: Mapping[str, Any] | None, missing: tuple[Missing, ...]
     """Return the document of `/v1/fleet`.
 
     Args:
-        state: what this member knows of its fleet; None if this process is no member of one.
+        state: the document of `/fleet`; None if this process is no member of a fleet.
+        missing: the worker processes without a response.
 
     >>> fleet_document(None).member
     False

@@ -48,10 +48,11 @@ def page(status: int, document: Struct) -> Page:
 
 
 async def rows_page(document: Struct, rows: Iterable[Struct | Raw]) -> Page:
-    """Return a document with these rows, which are made as they are encoded.
+    """Return a page with a large document as JSON; rows are made and encoded in turns with other tasks of the loop.
 
     Args:
-        document: without rows; their list is its last field.
+        document: the document with an empty list of rows as its last field.
+        rows: the rows to put in that list.
     """
     portion = bytearray(encode(document))
     assert portion.endswith(b":[]}"), "the rows are the last field"
@@ -70,7 +71,7 @@ async def rows_page(document: Struct, rows: Iterable[Struct | Raw]) -> Page:
 
 
 async def sorted_in_turns(items: list[T], key: Callable[[T], float]) -> Iterator[T]:
-    """Return an iterator over the items, those with the highest keys first."""
+    """Sort items in turns with other tasks of the loop; return an iterator, those with the highest keys first."""
     keyed = [(-key(items[place]), place) async for place in in_turns(range(len(items)))]
     starts = range(0, len(keyed), _SORTED_AT_ONCE)
     runs = [sorted(keyed[start : start + _SORTED_AT_ONCE]) async for start in in_turns(starts)]
@@ -87,7 +88,7 @@ Handler = Callable[[Request], Awaitable[Page]]
 
 
 class Stage(IntEnum):
-    """What a connection waits for; above the maximum, one in the lowest stage is closed first."""
+    """What a connection waits for. If there are more than CONNECTIONS_MAX, one in the lowest stage is closed."""
 
     IDLE = 0  # a request
     SENDING = 1  # that the client takes its response
@@ -99,7 +100,8 @@ class Connection:
 
     Attributes:
         host: the client's address.
-        since: when the stage began, on the loop's clock in seconds.
+        stage: what it waits for.
+        since: when this stage began, on the loop's clock in seconds.
         unsent: the bytes of its response that the client has not read yet.
         task: the task that serves the connection.
     """
@@ -119,13 +121,13 @@ class Connection:
 
 
 class AdminServer:
-    """Serves one page for each path.
+    """The HTTP server of the admin port, with one handler for each path.
 
     Args:
-        handlers: the function that makes the page, by path.
-        actions: the functions that respond to a POST, by path.
-        hosts: allowed names in the Host header, beside the one that is bound.
-        request_seconds_max: for tests.
+        handlers: by path, the function that makes the page for a GET.
+        actions: by path, the function that responds to a POST.
+        hosts: further allowed names in the Host header, beside localhost and the bound host.
+        request_seconds_max: how long a connection may take to send a request; tests shorten it.
     """
 
     def __init__(
@@ -147,7 +149,7 @@ class AdminServer:
 
         Args:
             bind: the address.
-            reuse_port: True lets the next version of Sluice bind it before this one is gone.
+            reuse_port: whether another process, such as the next version of Sluice, may bind the port at the same time.
 
         Raises:
             StartError: the port cannot be bound.

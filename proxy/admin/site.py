@@ -27,10 +27,10 @@ from quotas.throttles.figures import QuotaView
 
 
 class Figures(Protocol):
-    """The source of figures. The caller ensures that there is one request at a time.
+    """The source of the figures on the pages: this process, or all worker processes together.
 
-    What lacks some worker processes says which; where all are missing, methods raise NoWorkersError, but for
-    `metrics`: the control process has figures of its own.
+    The caller ensures that there is one call at a time. If some workers do not respond, the result names them. If
+    none responds, methods raise NoWorkersError, except `metrics`, to which the control process adds its own figures.
     """
 
     @property
@@ -39,20 +39,20 @@ class Figures(Protocol):
 
     @property
     def missing(self) -> tuple[Missing, ...]:
-        """The worker processes that cannot be asked now."""
+        """The worker processes that cannot respond now, for example since they are being started."""
 
     async def clients(self) -> ClientTable:
-        """Return the table of `/clients`, with all clients counted."""
+        """Return the table for a `/clients` page, from all clients."""
 
     async def seen(self, query: Query) -> Seen:
-        """Return what is known of clients' time, as asked for by the query."""
+        """Return the response to a query about clients' time and brokers' response times."""
 
     async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
-        """Take a snapshot; returns a function that renders it, possibly in a thread, in a format that is accepted."""
+        """Take a snapshot of all metrics; return a function that renders it, given the Accept header, in any thread."""
 
 
 class OwnFigures:
-    """The figures of one process that does all.
+    """The figures of a `sluice serve` without worker processes, from its own engine and counters.
 
     Args:
         now_ms: the clock of the quotas engine.
@@ -79,15 +79,15 @@ class OwnFigures:
         return self._quotas.enforcing
 
     async def clients(self) -> ClientTable:
-        """Return the table of `/clients`, with all clients counted."""
+        """Return the table for a `/clients` page, from all clients."""
         return await count_clients(self._quotas, self._now_ms)
 
     async def seen(self, query: Query) -> Seen:
-        """Return what is known of clients' time, as asked for by the query."""
+        """Return the response to a query about clients' time and brokers' response times."""
         return await self._seen(query)
 
     async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
-        """Take a snapshot; returns a function that renders it in a format that is accepted."""
+        """Take a snapshot of all metrics; return a function that renders it, given the Accept header."""
         async for _ in in_turns(self._metrics.portions(self._now_ms())):
             pass
         snapshot = self._metrics.snapshot()
@@ -95,7 +95,7 @@ class OwnFigures:
 
 
 async def count_clients(quotas: Quotas, now_ms: Callable[[], int]) -> ClientTable:
-    """Return a table in which all clients of an engine are counted, in portions."""
+    """Return the table of `/clients` with all clients of one process's engine, which are visited in portions."""
     table = ClientTable()
     async for portion in in_turns(portions(_views(quotas, now_ms()))):
         table.count(portion)
@@ -124,8 +124,8 @@ class Site:
         not_ready: returns why clients cannot be served; "" if they can.
         reassignments: returns the document of /reassignments; None if reassignments pass unchanged.
         fleet: returns the document of /fleet; None if this process is no member of a fleet.
-        explanations: the documents of /v1.
-        notice: returns what is to be said on every page for people; "" for nothing.
+        explanations: the pages of /v1 about clients, rules and brokers; None without them.
+        notice: returns a warning to show on every page for people; "" for none.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Site:
         self._scrape = asyncio.Lock()
 
     def handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers by path."""
+        """Return the handler of each page, by path."""
         return {
             "/": self._index,
             "/clients": self._clients,

@@ -49,7 +49,7 @@ def status_of(
 
     Args:
         ready: why clients cannot be served; "" if they can.
-        missing: the workers that cannot be asked now.
+        missing: the worker processes that cannot respond now.
     """
     quotas, fleet = config.quotas, config.fleet
     return StatusDocument(
@@ -69,7 +69,9 @@ class State:
     """The pages `/v1/status`, `/v1/events` and `/v1/enforcement`.
 
     Args:
-        status: returns what this process is now.
+        status: returns the process's state now, without the fields that this class adds.
+        history: the events of this start of the process.
+        switch: switches enforcement.
         actions_from: the networks that a POST may come from.
     """
 
@@ -87,11 +89,11 @@ class State:
         self._started_at = iso_ms(time.time())
 
     def handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers of GET by path."""
+        """Return the handlers of GET requests, by path."""
         return {"/v1/status": self._status, "/v1/events": self._events}
 
     def actions(self) -> Mapping[str, Handler]:
-        """Return the handlers of POST by path."""
+        """Return the handlers of POST requests, by path."""
         return {"/v1/enforcement": self._enforcement}
 
     async def _status(self, request: Request) -> Page:

@@ -25,14 +25,14 @@ LOST_MAX: Final = 10_000  # as many as a broker map may have
 
 
 class Changed(NamedTuple):
-    """The brokers that were lost, and that are back."""
+    """The ids of the brokers that a round has shown to be lost, and of those that are back."""
 
     lost: tuple[int, ...]
     back: tuple[int, ...]
 
 
 class Brokers:
-    """The brokers as they were told.
+    """Decides which brokers are lost, and which are back, from the brokers that each round of metadata lists.
 
     >>> brokers = Brokers()
     >>> brokers.seen([1, 2]), brokers.seen([1]), brokers.seen([1])
@@ -45,7 +45,7 @@ class Brokers:
         self._rounds: dict[int, int] = {}  # for how many rounds a broker has differed from what was told
 
     def seen(self, live: Collection[int]) -> Changed:
-        """Take the brokers of one round; a broker that is new to the cluster is neither lost nor back."""
+        """Take the brokers that one round lists, and return the changes; a new broker is neither lost nor back."""
         now = set(live)
         self._present |= now - self._lost
         differ = (self._present - now) | (self._lost & now)
@@ -66,10 +66,10 @@ REPORT_MS: Final = 60_000  # a report holds for so long; failures are repeated m
 
 
 class BrokerStates:
-    """The brokers as metadata and all processes of Sluice see them.
+    """Makes an event when a broker is lost or back, from metadata and from the failures of all Sluice processes.
 
     Args:
-        tell: takes the events.
+        tell: called with each event.
     """
 
     def __init__(self, tell: Callable[[Event], None]) -> None:
@@ -81,7 +81,7 @@ class BrokerStates:
         self._told_ms: dict[int, int] = {}
 
     def listed(self, live: Collection[int], now_ms: int) -> None:
-        """Take the brokers of one round of metadata."""
+        """Take the brokers that one round of metadata lists, and make events of the changes."""
         changed = self._listed.seen(live)
         self._unlisted.update(changed.lost)
         self._unlisted.difference_update(changed.back)
@@ -90,10 +90,10 @@ class BrokerStates:
         self.settle(now_ms)
 
     def reported(self, source: int, broker: int, problem: str, now_ms: int) -> None:
-        """Take what one process has found.
+        """Take one process's report on its connections to a broker.
 
         Args:
-            source: the process.
+            source: the number of the process.
             problem: why connections to the broker fail; "" if they do not.
         """
         reports = self._reports.get(broker)
@@ -108,13 +108,13 @@ class BrokerStates:
         self._settle_one(broker, now_ms)
 
     def ended(self, source: int, now_ms: int) -> None:
-        """Forget the reports of a process that has ended."""
+        """Drop the reports of a Sluice process that has ended."""
         for reports in self._reports.values():
             reports.pop(source, None)
         self.settle(now_ms)
 
     def settle(self, now_ms: int) -> None:
-        """Tell the changes that were put off, and forget old reports; called every few seconds."""
+        """Make the events that were delayed, and drop reports older than REPORT_MS; called every few seconds."""
         for reports in self._reports.values():
             for source in [one for one, (at_ms, _) in reports.items() if now_ms - at_ms > REPORT_MS]:
                 del reports[source]

@@ -25,13 +25,13 @@ def _wire_name(struct: str) -> str:
 
 
 class Event(msgspec.Struct, frozen=True, tag_field="kind", tag=_wire_name):
-    """One event.
+    """Something that has happened, for `/v1/events`, the log and metrics: the base class of all kinds of events.
 
     Attributes:
-        message: the constant message of its log line; "" if another line already says it.
-        sentence: its text, with fields as `{0.name}`; "" where its text is more than that.
-        warning: whether the line is a warning.
-        audit: whether the line belongs to the audit log.
+        message: the constant message of its log line; "" if it is not logged, since another line already says it.
+        sentence: the template of `text`, with fields as `{0.name}`; "" if the kind overrides `text`.
+        warning: whether the log line is a warning.
+        audit: whether the log line belongs to the audit log.
     """
 
     message: ClassVar[str] = ""
@@ -41,12 +41,12 @@ class Event(msgspec.Struct, frozen=True, tag_field="kind", tag=_wire_name):
 
     @property
     def kind(self) -> str:
-        """The name of its kind."""
+        """The name of its kind in JSON, such as `quota_changed`."""
         return str(self.__struct_config__.tag)
 
     @property
     def text(self) -> str:
-        """One sentence."""
+        """The event as one sentence, for people."""
         return self.sentence.format(self)
 
     @property
@@ -56,7 +56,7 @@ class Event(msgspec.Struct, frozen=True, tag_field="kind", tag=_wire_name):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What JSON and the log line have of it, by name."""
+        """The values that its JSON and its log line have, by name."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
         del fields["kind"]
         return fields
@@ -67,11 +67,11 @@ Tell = Callable[[Event], None]
 
 
 def untold(_: Event) -> None:
-    """Keep nothing: for components that run without events."""
+    """Ignore an event: the `Tell` of components that run without events."""
 
 
 class By(NamedTuple):
-    """The author of a change.
+    """Who has made a change, and from where.
 
     Args:
         name: a principal, a file, a signal; "" if unknown.
@@ -83,20 +83,20 @@ class By(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The end of a sentence that names the author."""
+        """The end of a sentence, such as " by User:ops from 10.0.0.7"; "" if nothing is known."""
         by = f" by {self.name}" if self.name else ""
         return f"{by} from {self.address}" if self.address else by
 
 
 class Started(Event, frozen=True):
-    """The process serves."""
+    """The process has started, and serves clients."""
 
     version: str
     enforcing: bool
 
     @property
     def text(self) -> str:
-        """One sentence."""
+        """The event as one sentence, for people."""
         effect = "quotas are enforced" if self.enforcing else "quotas are not enforced"
         return f"Sluice {self.version} serves; {effect}."
 
@@ -105,8 +105,8 @@ class QuotaChanged(Event, frozen=True):
     """One limit of an entity has changed.
 
     Args:
-        old, new: None: there is none.
-        by, from_: as in `By`.
+        old, new: the limit before and after; None if there is none.
+        by, from_: who has changed it, and from which address (`By`).
     """
 
     message: ClassVar[str] = "quota changed"
@@ -120,7 +120,7 @@ class QuotaChanged(Event, frozen=True):
 
     @property
     def text(self) -> str:
-        """One sentence."""
+        """The event as one sentence, for people."""
         limit, by = f"{self.key} of {self.entity}", By(self.by, self.from_).text
         old, new = _limit(self.key, self.old), _limit(self.key, self.new)
         if self.new is None:
@@ -140,9 +140,11 @@ class ConfigReloaded(Event, frozen=True, kw_only=True):
     """The configuration was read again, and is in force; or it was rejected.
 
     Args:
-        keys: those that have changed, with spaces.
-        quotas_changed: how many.
-        problem: why it was rejected.
+        ok: whether it is in force.
+        cause: why it was read again.
+        keys: the changed settings, separated by spaces.
+        quotas_changed: the number of changed quotas.
+        problem: why it was rejected; "" if it is in force.
     """
 
     ok: bool
@@ -153,7 +155,7 @@ class ConfigReloaded(Event, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """One sentence."""
+        """The event as one sentence, for people."""
         if not self.ok:
             return f"The changed configuration was rejected, the old one stays in use: {self.problem}"
         keys = self.keys or "no key"
@@ -161,7 +163,7 @@ class ConfigReloaded(Event, frozen=True, kw_only=True):
 
 
 class EnforcementSwitched(Event, frozen=True):
-    """All enforcement was switched off, or on; `by` and `from_` as in `By`."""
+    """The enforcement of all quotas was switched off, or on; `by`, `from_`: who did it, and from where (`By`)."""
 
     message: ClassVar[str] = "enforcement switched"
     warning: ClassVar[bool] = True
@@ -174,7 +176,7 @@ class EnforcementSwitched(Event, frozen=True):
 
     @property
     def text(self) -> str:
-        """One sentence."""
+        """The event as one sentence, for people."""
         why = f": {self.reason}" if self.reason else ""
         by = By(self.by, self.from_).text
         return f"Enforcement was switched {'on' if self.enforcing else 'off'}{by}{why}."
@@ -190,10 +192,10 @@ class ModeChanged(Event, frozen=True):
 
 
 class BrokerLost(Event, frozen=True):
-    """A broker cannot be connected to, or the cluster's metadata has it no more.
+    """Connections to a broker fail, or the cluster's metadata no longer lists it.
 
     Args:
-        problem: why connections to it fail; "" if it is the metadata.
+        problem: why connections to it fail; "" if the metadata no longer lists it.
     """
 
     message: ClassVar[str] = "broker lost"
@@ -204,14 +206,14 @@ class BrokerLost(Event, frozen=True):
 
     @property
     def text(self) -> str:
-        """One sentence."""
+        """The event as one sentence, for people."""
         if self.problem:
             return f"Broker {self.broker} is lost: connections to it fail: {self.problem}."
         return f"Broker {self.broker} is lost: the cluster's metadata does not list it."
 
 
 class BrokerBack(Event, frozen=True):
-    """The cluster's metadata has a lost broker again, and connections to it do not fail."""
+    """A lost broker is back: the cluster's metadata lists it, and connections to it do not fail."""
 
     message: ClassVar[str] = "broker back"
     sentence: ClassVar[str] = "Broker {0.broker} is back."
@@ -220,11 +222,11 @@ class BrokerBack(Event, frozen=True):
 
 
 class BrokersWithoutPort(Event, frozen=True):
-    """Brokers have joined whose ids are above a listener's `broker_id_max`.
+    """Brokers have joined that have no port at a listener, since their ids are above its `broker_id_max`.
 
     Args:
-        brokers: their ids, with commas.
-        problem: what that means, and what to write.
+        brokers: their ids, separated by commas.
+        problem: what that means, and what to change in the configuration.
     """
 
     message: ClassVar[str] = "brokers without a port"
@@ -236,12 +238,12 @@ class BrokersWithoutPort(Event, frozen=True):
 
     @property
     def text(self) -> str:
-        """One sentence."""
+        """The event as one sentence, for people."""
         return f"{self.problem[:1].upper()}{self.problem[1:]}."
 
 
 class ClusterLost(Event, frozen=True):
-    """No broker responds."""
+    """No broker of the cluster responds."""
 
     sentence: ClassVar[str] = "No broker responds: {0.problem}"
 
@@ -249,10 +251,10 @@ class ClusterLost(Event, frozen=True):
 
 
 class ClusterBack(Event, frozen=True):
-    """A broker responds again.
+    """The cluster responds again, after `ClusterLost`.
 
     Args:
-        brokers: how many the cluster has.
+        brokers: the number of its brokers.
     """
 
     sentence: ClassVar[str] = "The cluster responds again, with {0.brokers} brokers."
@@ -261,7 +263,7 @@ class ClusterBack(Event, frozen=True):
 
 
 class HolderMoved(Event, frozen=True):
-    """The fleet has another holder, or none."""
+    """The fleet has another holder (the member that divides quotas among all members), or none."""
 
     message: ClassVar[str] = "holder moved"
 
@@ -271,13 +273,13 @@ class HolderMoved(Event, frozen=True):
 
     @property
     def text(self) -> str:
-        """One sentence."""
+        """The event as one sentence, for people."""
         what = f"{self.new} is the fleet's holder now" if self.new else "The fleet has no holder"
         return f"{what}{f', after {self.old}' if self.old else ''}."
 
 
 class ReassignmentStep(Event, frozen=True):
-    """A step was submitted, or refused; `problem` says why."""
+    """A step of a reassignment was submitted to the cluster, or was refused; `problem` says why, else it is ""."""
 
     topic: str
     partition: int
@@ -286,21 +288,22 @@ class ReassignmentStep(Event, frozen=True):
 
     @property
     def text(self) -> str:
-        """One sentence."""
+        """The event as one sentence, for people."""
         what = f"refused: {self.problem}" if self.problem else "submitted"
         return f"The step of {self.topic}-{self.partition} to replicas {self.replicas} was {what}."
 
     @property
     def line(self) -> str:
-        """The message of its log line; the line of a refusal is another."""
+        """The message of its log line; "" for a refusal, which is logged elsewhere."""
         return "" if self.problem else "a step was submitted"
 
 
 class ReassignmentEnded(Event, frozen=True):
-    """A move has ended.
+    """The reassignment of one partition has ended.
 
     Args:
         how: done, cancelled, refused, gone, or lost.
+        target: the replicas that it was to have.
     """
 
     sentence: ClassVar[str] = "The reassignment of {0.topic}-{0.partition} to {0.target} has ended: {0.how}."
@@ -312,7 +315,7 @@ class ReassignmentEnded(Event, frozen=True):
 
 
 class WorkerEnded(Event, frozen=True):
-    """A worker has ended, and is started again."""
+    """A worker process has ended, and is started again."""
 
     sentence: ClassVar[str] = (
         "Worker {0.worker} has ended ({0.cause}); its connections were closed, and it is started again."
@@ -335,13 +338,13 @@ class _Client(Event, frozen=True):
 
     @property
     def name(self) -> str:
-        """The client, for people."""
+        """The client's id and user, for people."""
         name = self.client_id or "(no client id)"
         return name if self.user in ("", "ANONYMOUS") else f"{name} of {self.user}"
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What JSON and the log line have of it, by name."""
+        """The values that its JSON and its log line have, by name."""
         return {**super().fields, "part": round(self.part, 3)}
 
 
@@ -349,8 +352,8 @@ class ClientWaits(_Client, frozen=True):
     """A client has begun to wait for more than half of its time.
 
     Args:
-        key: the quota key it waits for most; "" if it is not known.
-        entity, value: of the limit, for people; "" and None if it is gone.
+        key: the quota key that it waits for most; "" if it is not known.
+        entity, value: whose limit it is, for people, and the limit; "" and None if there is no such limit any more.
     """
 
     message: ClassVar[str] = "client waits"
@@ -361,7 +364,7 @@ class ClientWaits(_Client, frozen=True):
 
     @property
     def text(self) -> str:
-        """One sentence."""
+        """The event as one sentence, for people."""
         limit = ""
         if self.key:
             value = "" if self.value is None else f" {_limit(self.key, self.value)} of {self.entity}"
@@ -370,14 +373,14 @@ class ClientWaits(_Client, frozen=True):
 
 
 class ClientWaitsEnded(_Client, frozen=True):
-    """A client waits for less than a quarter of its time again, or is gone."""
+    """A client that waited for more than half of its time now waits for less than a quarter, or has gone."""
 
     message: ClassVar[str] = "client waits no longer"
     sentence: ClassVar[str] = "{0.name} no longer waits for more than half of its time."
 
 
 class ClientsWait(Event, frozen=True):
-    """More clients have begun to wait than are named."""
+    """More clients have begun to wait than get an event `ClientWaits` each; `clients` is the number of the others."""
 
     message: ClassVar[str] = "more clients wait"
     sentence: ClassVar[str] = "{0.clients} more clients wait for more than half of their time."

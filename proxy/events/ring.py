@@ -29,13 +29,13 @@ _MS_PER_SECOND: Final = 1000
 
 
 class Portion(NamedTuple):
-    """The events for a reader.
+    """The events that a reader gets, and how many it does not get.
 
     Args:
         last: the id of the latest event of all; 0 before the first.
-        lost: how many events after the reader's id are kept no more.
-        left_out: how many were never kept, by kind, since the start.
-        events: JSON objects, by id.
+        lost: how many events after the reader's id are no longer kept.
+        left_out: by kind, how many events were not kept, since too many of their kind came.
+        events: the events as JSON objects, in the order of their ids.
     """
 
     last: int
@@ -56,7 +56,7 @@ class _Kind:
         self.filled_ms = now_ms
 
     def admits(self, now_ms: int) -> bool:
-        """Whether one more may be added now; it counts as added."""
+        """Return whether one more event may be added now, and if so, count it as added."""
         gained = max(0, now_ms - self.filled_ms) * PER_SECOND / _MS_PER_SECOND
         self.room = min(float(BURST), self.room + gained)
         self.filled_ms = now_ms
@@ -70,7 +70,7 @@ class _Kind:
         return takewhile(lambda event: event[0] > number, reversed(self.events))
 
     def add(self, number: int, text: str) -> None:
-        """Add an event, and drop what is too much."""
+        """Add an event, and drop the oldest ones beyond the bounds."""
         self.events.append((number, text))
         self.size += len(text)
         while len(self.events) > KIND_EVENTS_MAX or self.size > KIND_BYTES_MAX:
@@ -78,10 +78,10 @@ class _Kind:
 
 
 class Ring:
-    """The last events.
+    """The last events of each kind as JSON, numbered from 1.
 
     Attributes:
-        last: the id of the latest.
+        last: the id of the latest event; 0 before the first.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Ring:
 
         Args:
             at: the time of day, in seconds since the epoch.
-            now_ms: of a clock that only goes forward.
+            now_ms: the time of a monotonic clock, for the bound of events per second.
         """
         kind = self._kinds.get(event.kind)
         if kind is None:
@@ -115,9 +115,9 @@ class Ring:
         return True
 
     def after(self, number: int | None, limit: int) -> Portion:
-        """Return the events after an id, the earliest first; with None the latest ones.
+        """Return at most `limit` events after the id `number`, the earliest first; with None the latest events.
 
-        An id that was not given out here belongs to an earlier start of the process: it counts as 0.
+        An id that is larger than `last` belongs to an earlier start of the process, and counts as 0.
         """
         if number is None:
             latest = chain.from_iterable(
@@ -151,14 +151,14 @@ _audit: Final = logging.getLogger(AUDIT)
 
 
 class Events:
-    """The events of one start of the process.
+    """Counts, logs and keeps the events of this process since its start.
 
     Args:
         counts: counts all events by kind, also those that are left out.
         clock: returns the time of day, in seconds since the epoch.
 
     Attributes:
-        run: identifies this start; ids begin anew with each.
+        run: a random text that identifies this start of the process; event ids begin with 1 at each start.
     """
 
     def __init__(self, counts: Counter[str], clock: Callable[[], float] = time.time) -> None:
@@ -169,7 +169,7 @@ class Events:
         self._ring = Ring()
 
     def tell(self, happened: Event) -> None:
-        """Count an event, keep it, and log it unless another line says it."""
+        """Count and keep an event, and log it if its kind has a log line; any thread may call it."""
         with self._lock:
             self._counts[happened.kind] += 1
             kept = self._ring.add(happened, self._clock(), now_ms())
@@ -178,6 +178,6 @@ class Events:
             event(_audit if happened.audit else logger, level, happened.line, **happened.fields)
 
     def after(self, number: int | None, limit: int) -> Portion:
-        """Return the events after an id; with None the latest ones."""
+        """Return at most `limit` events after the id `number`; with None the latest events."""
         with self._lock:
             return self._ring.after(number, limit)

@@ -34,6 +34,7 @@ class Limit(NamedTuple):
     """A limit that matches a client, and the client's rate.
 
     Args:
+        found: the rule, its entity and its value.
         bucket: the budget that the client counts against; None for the one of all clients.
         rate: the client's rate, in the limit's unit.
     """
@@ -44,10 +45,12 @@ class Limit(NamedTuple):
 
 
 class Budgets:
-    """The rates of all budgets. `add` each client first; the other methods then return the limits of any client.
+    """The rates of all budgets; a budget is one limit with the clients that share it.
+
+    First `add` each client; then the other methods return the limits of any client.
 
     Args:
-        mutations_rate: the limit of all clients' partition mutations together, in partitions/s.
+        mutations_rate: the limit of all clients' partition mutations together, in partitions/s; None without one.
     """
 
     def __init__(self, definitions: Definitions, mutations_rate: float | None) -> None:
@@ -84,11 +87,11 @@ class Budgets:
             yield Limit(found_of_all, None, client.rates[_MUTATION])
 
     def in_force(self, rule: Rule, client: ClientReport) -> InForce | None:
-        """Return the entity and value that a rule has for a client now; None if the limit is gone."""
+        """Return a rule with the entity and value that apply to a client now; None if there is no limit any more."""
         return in_force(rule, self._definitions, client.user, client.client_id, self._mutations_rate)
 
     def quotas(self, client: ClientReport) -> tuple[Quota, ...]:
-        """Return the limits that match a client, and those of topics that it has waited for."""
+        """Return the limits that match a client, each with its rate, and those of topics that it has waited for."""
         return tuple(self._quota(limit) for limit in chain(self.limits(client), self._topics(client)))
 
     def _topics(self, client: ClientReport) -> Iterator[Limit]:
@@ -153,7 +156,7 @@ class _Rule:
 
 
 class RuleTable:
-    """Makes the table: `add` all clients, then take `rows`.
+    """Makes the rows of `/v1/rules`: `add` each client, then take `rows`.
 
     Args:
         budgets: the budgets, to which all clients were added.
@@ -186,7 +189,8 @@ class RuleTable:
         """Yield the limits, those with the most waiting clients first, then those with the most clients.
 
         Args:
-            origin: returns who has set a limit, and when.
+            origin: returns who has set a limit, and when (ISO 8601).
+            enforced: whether quotas are enforced now, as each row says.
         """
         used = nlargest(RULES_MAX, self._rules.values(), key=lambda one: (one.waiting, one.clients))
         for rule in chain(used, self._unused(RULES_MAX - len(used))):
@@ -233,7 +237,7 @@ def _place(found: InForce) -> _Place:
 
 
 def kind_of(key: str, entity: Entity) -> str:
-    """Return the kind of a limit that an entity has.
+    """Return the kind of a limit, by its quota key and its entity.
 
     >>> kind_of("producer_byte_rate", Entity("ann")), kind_of("producer_byte_rate", Entity(topic="orders"))
     ('produce', 'topic')

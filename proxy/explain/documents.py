@@ -46,7 +46,7 @@ Whole = Annotated[
 
 
 class DocumentError(Exception):
-    """A member's document is not as docs/api.md says."""
+    """What a member sends is not a document as docs/api.md describes it; the message names the field."""
 
 
 def encode(document: msgspec.Struct | msgspec.Raw) -> bytes:
@@ -62,8 +62,7 @@ def encode(document: msgspec.Struct | msgspec.Raw) -> bytes:
 
 
 def decode(body: bytes, kind: type[_T]) -> _T:
-    """Decode the JSON of a `/v1` document into `kind`; unknown fields are ignored. The caller has bounded its
-    bytes.
+    """Decode the JSON of a `/v1` document into `kind`; unknown fields are ignored. The caller bounds its length.
 
     >>> decode(b'{"worker": 2, "problem": "it has ended", "new": 1}', Missing)
     Missing(worker=2, problem='it has ended', member=UNSET)
@@ -99,7 +98,7 @@ class Missing(msgspec.Struct, frozen=True):
     Args:
         worker: its number, from 1.
         problem: why, such as "no response within 4 s".
-        member: whose; set by a reader of several members.
+        member: the fleet member whose worker it is; only set by a command that reads several members.
     """
 
     worker: Whole
@@ -114,7 +113,7 @@ class Document(msgspec.Struct, kw_only=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The document of an error, status 404 or 503: why the requested document cannot be given."""
+    """The JSON of an error response (status 404 or 503), which says why there is no such document now."""
 
     error: Text
     missing: tuple[Missing, ...] = ()
@@ -147,7 +146,7 @@ class Times(msgspec.Struct, frozen=True):
 
     @property
     def waited(self) -> float:
-        """The share of the time (0 to 1) that it waits for quotas."""
+        """The share of the time (0 to 1) that the connection waits for quotas: it is held or muted."""
         return self.held + self.muted
 
     @property
@@ -183,9 +182,9 @@ class Rule(_Limit, frozen=True, kw_only=True):
     """A limit in force, and who has set it.
 
     Args:
-        value: in the key's unit.
-        setting: of `[quotas]`, where no entry has the limit; else "".
-        set_at: ISO 8601; "" if unknown, as `set_by`.
+        value: the limit, in the key's unit.
+        setting: the setting in `[quotas]` that has the limit; "" if a quota entry has it.
+        set_by, set_at: who has set it, and when (ISO 8601); "" if unknown.
     """
 
     value: float
@@ -198,8 +197,8 @@ class ShortRule(_Limit, frozen=True, kw_only=True):
     """The limit that a client in a list waits for.
 
     Args:
-        name: the topic or user that has it; "" for other kinds.
-        value: None, with an empty entity, if the limit is gone.
+        name: the topic, user or broker that has it; "" for other kinds.
+        value: the limit, in the key's unit; None, with an empty entity, if there is no such limit any more.
     """
 
     value: float | None = None
@@ -215,7 +214,7 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
     """A limit that matches a client, with the client's own rate.
 
     Args:
-        value, rate: in the key's unit.
+        value, rate: the limit, and the client's rate, in the key's unit.
         part: the client's share (0 to 1) of the rate of all clients of the budget; None if that rate is 0 or unknown.
         shared_by: whose clients share it: client (none but this one), user, client_id, or all; "" if unknown.
     """
@@ -235,7 +234,7 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_over(rate: float, limit: float) -> bool:
-    """Whether a rate is above a limit, and not only by what windows and bursts make of it."""
+    """Whether a rate is clearly above a limit: by more than 10 %, which windows and bursts do not explain."""
     return rate > _OVER_MIN * limit
 
 
@@ -261,7 +260,7 @@ class BrokerTimes(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         timed: how many of its responses were timed.
         median_by_time_ms: half of all requests' time belongs to requests that took at least this long.
-        under_way: how many requests it has had for longer than the time between two visits.
+        under_way: how many requests it has now for longer than the time between two visits (`proxy.explain.watch`).
         oldest_ms: the age of the oldest of them, in ms.
     """
 
@@ -283,8 +282,10 @@ class ClientRow(msgspec.Struct, kw_only=True):
     """One client in the list of all clients.
 
     Args:
-        time: of the connection that waits longest.
-        members: where it is seen; set by a reader of several members.
+        time: the time of the connection that waits longest.
+        rule: the limit that it waits for most; None if it waits for none.
+        quotas: the limits that match it, with its rates.
+        members: the members where it is connected; only set by a command that reads several members.
     """
 
     user: Text
@@ -310,10 +311,10 @@ class RuleRow(Rule, frozen=True, kw_only=True):
     """A limit in the list of all limits, with its use.
 
     Args:
-        clients: how many it applies to; of a topic or of connections, how many have waited for it.
-        waiting: how many have waited for it in the window.
-        rate: of all its clients together; None for topics and connections.
-        highest: the rate of the budget with the highest one.
+        clients: how many clients it applies to; for topics and connection rates, how many have waited for it.
+        waiting: how many clients have waited for it in the window.
+        rate: the rate of all its clients together, in the key's unit; None for topics and connection rates.
+        highest: the highest rate of a single budget, of which a default limit has one for each client; None likewise.
     """
 
     clients: Whole = 0
@@ -332,7 +333,7 @@ class RulesDocument(Document, kw_only=True):
 
 
 class BrokersDocument(Document, kw_only=True):
-    """`/v1/brokers`: over the last minute."""
+    """`/v1/brokers`: each broker's response times over the last minute."""
 
     enforcing: bool = True
     brokers: tuple[BrokerTimes, ...] = ()
@@ -352,12 +353,13 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wants(msgspec.Struct, frozen=True, kw_only=True):
-    """What the client asks for of the kind of its rule.
+    """How much the client asks for, of the quota that it waits for.
 
     Args:
         rate: the most that it would take without the limit; with `at_least`, the most that it was seen to take.
-        wait_seconds_per_minute: the most that it would wait, by the limit as a multiple of the present one; None
-            where that is not known.
+        assumed: the assumption behind these bounds, for people.
+        wait_seconds_per_minute: the longest that it would wait with 1, 1.5 and 2 times the present limit (the keys);
+            None if that is not known.
     """
 
     rate: float
@@ -367,10 +369,11 @@ class Wants(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DemandRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The client's demand of one kind of quota, in its unit per second.
+    """The client's demand for one kind of quota, as rates in the quota's unit per second.
 
     Args:
-        highest: the most that it took within 10 s, or within a minute of a longer window.
+        taken: the mean rate that it took over the window.
+        highest: the highest mean rate that it took over 10 s, or over a minute of a longer window.
         most: the most that it would take without a limit; None if that is not known.
     """
 
@@ -384,8 +387,9 @@ class Predicted(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         throttled_part: the share of time (0 to 1) that its most waiting connection would wait.
-        admitted_rate, backlog_bytes: of bytes, its part of what would pass, and of what would be left to send, if it
-            sent at its rate whatever happens.
+        assumed: the assumption behind it, for people.
+        admitted_rate, backlog_bytes: of byte quotas, the rate that would pass, and the bytes that would be left to
+            send, if the client kept sending at its rate while throttled.
     """
 
     throttled_part: float
@@ -399,8 +403,9 @@ class AtBroker(msgspec.Struct, frozen=True, kw_only=True):
     """The client's connections and requests at one broker.
 
     Args:
-        waited: the share (0 to 1) of its connections' time that is held or muted.
-        ms_per_request: None if none was timed.
+        waited: the share (0 to 1) of its connections' time in which they are throttled (held or muted).
+        at_broker: the share (0 to 1) of that time in which the broker has a request.
+        ms_per_request: the broker's mean time for a request, in ms; None if none was timed.
     """
 
     broker: Whole
@@ -411,7 +416,7 @@ class AtBroker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """What Sluice needs itself: `busy`, its CPU time as a share of one core, and the turns of its event loop."""
+    """Sluice's own load: its CPU time as a share of one core (`busy`), and how long turns of its event loop take."""
 
     busy: float
     cpu_ms_per_request: float = 0.0
@@ -423,14 +428,15 @@ class ConnectionRow(msgspec.Struct, kw_only=True):
     """One connection of the client.
 
     Args:
-        broker: -1: any.
+        peer: the client's address and port.
+        broker: the broker's id; -1 if it is not known.
         seconds: the time since it was opened, in s.
         library: the name and version of the client's software; "" if it has not said them.
         batch_bytes: mean bytes of its Produce requests, or of what it fetches; None before the first.
-        in_flight: how many responses it is owed.
+        in_flight: how many of its requests await a response.
         acks_all: whether its last timed Produce has acks=all.
-        waits_until: ISO 8601; None while it does not wait.
-        member: where it is; set by a reader of several members.
+        waits_until: the end of its present throttle, in ISO 8601; None while it is not throttled.
+        member: the member that it is connected to; only set by a command that reads several members.
     """
 
     peer: Text
@@ -455,19 +461,20 @@ class MemberTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientDocument(Document, kw_only=True):
-    """`/v1/client`, of one member, or made of those of several.
+    """`/v1/client`: where one client's time goes, and why; of one member, or merged from several.
 
     Args:
         address: the address whose connections it is about; "" for all.
-        time: of the connection that waits longest; if none waits, of the one that is idle least.
+        time: the time of the connection that waits longest; if none waits, of the one that is idle least.
         rule: the limit that it waits for most; None if it waits for none.
         waits: all limits that it has waited for.
         neighbours: the clients with the highest rates of those that share the rule's budget, with this one.
-        demand: by quota key.
-        broker: of that connection.
-        connections: those that wait longest.
-        members, members_missing: the members that know it, and the `--admin` of those that do not respond; set by a
-            reader of several members.
+        wants: how much it asks for of `rule`; None if that is not known.
+        demand: its demand for each kind of quota, by quota key.
+        broker: the response times of the broker of the connection that `time` is about.
+        connections: those of its connections that wait longest.
+        members, members_missing: the members that know it, and the `--admin` of those that do not respond; only set
+            by a command that reads several members.
     """
 
     user: Text
@@ -545,8 +552,9 @@ class FleetMember(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         address: where other members reach it; "" if it cannot be the holder.
         admin: the URL of its admin port; "" if it is not known or has none.
-        share: of each budget without a share of its own: the responding member's; None for others.
-        shares: by key, of budgets with shares of their own.
+        share: the share (0 to 1) that it may use of each budget that is not in `shares`; None for other members than
+            the responding one.
+        shares: the shares of budgets that are divided differently, by key.
         reachable: whether the holder has heard of it in the last 5 s.
     """
 
@@ -581,11 +589,12 @@ class FleetDocument(Document, kw_only=True):
 
 
 class Switched(msgspec.Struct, frozen=True, kw_only=True):
-    """The last time that all enforcement was switched.
+    """The last switch of enforcement: when quotas were last switched off or on, by whom and why.
 
     Args:
-        at: ISO 8601.
-        from_: the address that it came from; "" for none.
+        enforcing: whether it was switched on.
+        at: the time, in ISO 8601.
+        from_: the address that the switch came from; "" if it has none.
     """
 
     enforcing: bool = False
@@ -603,7 +612,7 @@ class Switched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusDocument(Document, kw_only=True):
-    """`/v1/status`: what a process is.
+    """`/v1/status`: a process's version, mode and state.
 
     Args:
         member: its name in the fleet; "" for none.
@@ -629,8 +638,8 @@ class EnforcementDocument(StatusDocument, kw_only=True):
     """The response to `POST /v1/enforcement`.
 
     Args:
-        changed: whether it was the other way before.
-        kept: whether it holds over a restart; else `problem` says why not.
+        changed: whether the request has changed anything; False if enforcement was so already.
+        kept: whether it stays so after a restart of Sluice; else `problem` says why not.
     """
 
     changed: bool
@@ -653,7 +662,7 @@ class EventRow(msgspec.Struct, frozen=True):
 
 
 class EventsDocument(Document, kw_only=True):
-    """`/v1/events`: those after an id, or the last ones.
+    """`/v1/events`: the events after a given id, or the latest ones.
 
     Args:
         run: identifies this start of the process: ids begin with 1 at each.

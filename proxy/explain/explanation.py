@@ -26,7 +26,7 @@ from quotas.definitions.kinds import BY_NAME, BYTE_RATES, CLIENT_KEYS, REPLICATI
 
 
 def would_wait(client_id: str, predicted: documents.Predicted) -> str:
-    """Return sentences on how long a client would wait with enforcement, and for what."""
+    """Return sentences on how long a client would wait if quotas were enforced, and for which limit."""
     name, rule = client_id or "(no client id)", predicted.rule
     limit = f"{rule.key} {amount(rule.kind, rule.value)} of {rule.entity}"
     text = (
@@ -44,7 +44,7 @@ _WAITED_MIN: Final = 0.002
 
 
 class Origin(NamedTuple):
-    """The author of a limit, and the time.
+    """Who has set a limit, and when.
 
     Args:
         by: a principal with its address, a file's name, or the cluster.
@@ -63,16 +63,16 @@ class Context(NamedTuple):
     """The values that an explanation needs beside the client's own report.
 
     Args:
-        window: the window of the report.
+        window: the window of the report: TEN_SECONDS, MINUTE or QUARTER of `proxy.explain.parts`.
         enforcing: whether quotas are enforced.
         mutations_rate: the limit of all clients' partition mutations, in partitions/s; None without one.
         origin: returns who has set an entity's limit; the entity is None for a setting.
-        neighbours: the clients that share the budget of a rule, the largest first, with this one.
+        neighbours: returns the clients that share the budget of a rule, the largest first, with this one.
         brokers: all brokers' response times.
         own: Sluice's own CPU time and delays.
         member: whether this is one member of a fleet.
         now: the time of the report.
-        backlogs: the bytes that all clients of a rule would have left to send if it were enforced.
+        backlogs: by rule, the bytes that all of its clients would have left to send if it were enforced.
     """
 
     window: int
@@ -151,7 +151,7 @@ def _predicted(client: ClientReport, context: Context) -> documents.Predicted | 
 
 
 def summary(client: ClientReport, budgets: Budgets, *, enforcing: bool) -> ClientRow:
-    """Return a client's row in the list of all.
+    """Return a client's row in `/v1/clients`, the list of all clients.
 
     Args:
         budgets: the budgets, to which all clients were added.

@@ -96,8 +96,7 @@ def percentile_ms(classes: Sequence[float], part: float) -> float:
 
 
 def time_percentile_ms(classes: Sequence[float], part: float) -> float:
-    """Return the percentile by time, in ms: a share `part` (0 to 1) of all requests' time is of requests no longer
-    than it.
+    """Return the duration, in ms, up to which requests take together a share `part` (0 to 1) of all requests' time.
 
     >>> classes = [0.0] * CLASSES
     >>> classes[class_of(1_000)], classes[class_of(1_000_000)] = 1000, 2  # 1 s in all, and 2 s
@@ -154,7 +153,7 @@ class OwnReport(msgspec.Struct, frozen=True, array_like=True):
     """Sluice's own CPU time and the turns of its event loop, of one process or of several, over a window.
 
     Args:
-        turns: the number of turns of the loop in each class of `latencies`.
+        turns: the number of turns of the loop in each class of durations (`class_of`).
         cpu_ms: the CPU time of the process, in ms.
         requests: the number of requests that it has relayed in this time.
         busy: the CPU time as a share (0 to 1) of the whole time; for several processes that of the busiest.
@@ -176,7 +175,7 @@ class OwnReport(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OwnTime:
-    """The CPU time and the turns of one process.
+    """Measures the CPU time of one process, and how long the turns of its event loop take.
 
     >>> from proxy.explain.parts import MINUTE
     >>> own = OwnTime()
@@ -209,7 +208,7 @@ class OwnTime:
 
 
 def merge_own(reports: Iterable[OwnReport | None]) -> OwnReport | None:
-    """Add up the figures of several processes; None if there are none."""
+    """Add up the figures of several processes, except `busy`, the largest of them; None if there are none."""
     found = [one for one in reports if one is not None]
     if not found:
         return None
@@ -232,7 +231,7 @@ RULES_MAX: Final = 16  # of one client
 
 
 class Predicted(msgspec.Struct, frozen=True, array_like=True):
-    """The waits that one client would have with enforcement.
+    """The waits that one client would have if quotas were enforced, over a window.
 
     Args:
         part: the share of time (0 to 1) that its most waiting connection would wait.
@@ -247,7 +246,7 @@ NOTHING_PREDICTED: Final = Predicted(0.0, ())
 
 
 class PredictedWaits:
-    """The waits that one connection would have with enforcement."""
+    """The waits that one connection would have if quotas were enforced, over the last 10 s to 15 minutes."""
 
     __slots__ = ("_lag_ms", "_waited_ms", "_windows")
 
@@ -256,7 +255,12 @@ class PredictedWaits:
         self._waited_ms = self._lag_ms = 0
 
     def update(self, time: ConnectionTime, elapsed_ms: int, now_ms: int) -> int:
-        """Add the waits and the lag since the last call, `elapsed_ms` ago; returns the waits in ms."""
+        """Add the connection's virtual waits since the last call, and return them in ms.
+
+        Args:
+            time: the connection's virtual time: its waits and its lag behind real time so far.
+            elapsed_ms: the real time since the last call.
+        """
         waited_ms, self._waited_ms = time.waited_ms - self._waited_ms, time.waited_ms
         lag_ms, self._lag_ms = time.lag_ms - self._lag_ms, time.lag_ms
         self._windows.add(0, float(waited_ms), now_ms)
@@ -270,7 +274,11 @@ class PredictedWaits:
 
 
 class Predictions:
-    """The waits that one client would have with enforcement, by rule, in ms (index 0 of their windows)."""
+    """The waits that one client would have if quotas were enforced.
+
+    Attributes:
+        rules: by rule, windows with the waiting time in ms at index 0.
+    """
 
     __slots__ = ("rules",)
 
@@ -278,7 +286,7 @@ class Predictions:
         self.rules: dict[Rule, Windows] = {}
 
     def add(self, time: ConnectionTime, waited_ms: int, now_ms: int) -> None:
-        """Add the waits of one of its connections since the last call: `waited_ms` in all."""
+        """Add `waited_ms` to the rule that one of its connections would wait for now (`time.waiting_for`), if any."""
         if waited_ms <= 0 or time.waiting_for is None:
             return
         rule = rule_of(cast(Muting, time.waiting_for))  # a throttle that has counted a wait may mute
@@ -290,17 +298,17 @@ class Predictions:
         found.add(0, float(waited_ms), now_ms)
 
     def report(self, parts: Iterable[float], window: int, now_ms: int) -> Predicted:
-        """Return the prediction over a window.
+        """Return the client's waits over a window, if quotas were enforced.
 
         Args:
-            parts: the share of time (0 to 1) that each connection would wait.
+            parts: for each connection the share of time (0 to 1) that it would wait.
         """
         waits = ((rule, sums.sums(window, now_ms)[0]) for rule, sums in self.rules.items())
         return Predicted(max(parts, default=0.0), tuple((rule, ms) for rule, ms in waits if ms > 0))
 
 
 def merge_predicted(some: Iterable[Predicted]) -> Predicted:
-    """Add up several processes' predictions for one client.
+    """Merge several processes' predictions for one client: the largest share of time, and the sums of the waits.
 
     >>> rule = Rule("produce", "producer_byte_rate")
     >>> found = merge_predicted([Predicted(0.5, ((rule, 10.0),)), Predicted(0.2, ((rule, 5.0),))])
@@ -318,13 +326,15 @@ def main_rule(predicted: Predicted) -> Rule | None:
 
 
 def open_loop(rate: float, limit: float, total: float, backlog: float) -> tuple[float, float]:
-    """Return the admitted rate and the backlog of a client with enforcement, if it kept its rate while throttled.
+    """Return the rate (bytes/s) that would pass if quotas were enforced, and the bytes that would be left to send.
+
+    Both are of one client that keeps sending at its rate, even while it would be throttled.
 
     Args:
         rate: the client's rate, in bytes/s.
         limit: the limit of its budget, in bytes/s.
         total: the rate of all clients that share the budget, in bytes/s.
-        backlog: the backlog of all of them, in bytes.
+        backlog: the bytes that all of these clients together would have left to send.
 
     >>> open_loop(3e6, 2e6, 4e6, 12e6)
     (1500000.0, 9000000.0)
@@ -368,7 +378,7 @@ class ConnectionWaits:
         self._by_kind: dict[str, float] = {}
 
     def add(self, kind: str, ms: float, span: int) -> float:
-        """Add a wait; returns the sum in the minute `span`, in ms, at most a minute."""
+        """Add a wait in the minute with the number `span`; return the kind's sum in it, at most 60,000 ms."""
         if span != self._span:
             self._span = span
             self._by_kind.clear()
@@ -404,7 +414,7 @@ class Waits:
         self._by_kind: dict[str, _Sum] = {}
 
     def add(self, kind: str, connection: ConnectionWaits, ms: float, now_ms: int) -> None:
-        """Add a wait, in ms, of one of the client's connections."""
+        """Add a wait, in ms, of one of the client's connections, whose own waits are in `connection`."""
         found = self._by_kind.get(kind)
         if found is None:
             found = self._by_kind[kind] = _Sum()

@@ -47,11 +47,11 @@ LONG_SLOTS_MS: Final = tuple((window, _RINGS[window][0]) for window in (MINUTE, 
 class Windows:
     """Sums of several amounts over the last 10 s, minute and quarter of an hour.
 
-    A window ends now, and is up to one slot shorter than its name: a fifth of 10 s, a sixth of a minute, a fifteenth of
-    a quarter of an hour.
+    A window ends now, and consists of slots of 2 s (of the 10 s), 10 s (of the minute) or 60 s (of the quarter). The
+    present slot is not complete, so a window is up to one slot shorter than its name.
 
     Args:
-        width: the number of amounts.
+        width: the number of amounts that are summed separately, each with an index.
         typecode: the type code of their array: "f" takes half the memory of "d".
 
     >>> windows = Windows(2)
@@ -69,7 +69,7 @@ class Windows:
         self._numbers = [0] * len(_RINGS)  # of each ring: its present slot, counted from time 0
 
     def add(self, index: int, amount: float, now_ms: int) -> None:
-        """Add to the amount with this index."""
+        """Add `amount` to the sums with this index, in the present slot of each window."""
         for ring, (slot_ms, count, first) in enumerate(_RINGS):
             number = now_ms // slot_ms
             if number != self._numbers[ring]:
@@ -85,7 +85,7 @@ class Windows:
         return [sum(self._sums[begin + index : end : width]) for index in range(width)]
 
     def slots(self, window: int, now_ms: int, since_ms: int = 0) -> Iterator[list[float]]:
-        """Yield all amounts of each slot of a window that begins at `since_ms` or later, the present one first."""
+        """Yield the sums of each slot of a window, the present slot first; slots before `since_ms` are left out."""
         slot_ms, count, first = _RINGS[window]
         number = now_ms // slot_ms
         self._advance(window, number)
@@ -96,7 +96,7 @@ class Windows:
 
     @staticmethod
     def length_ms(window: int, now_ms: int, since_ms: int = 0) -> int:
-        """Return the time up to now of the slots that `slots` yields, with the present ms; 0 without any."""
+        """Return how much time, up to and with this ms, the slots that `slots` yields cover; 0 if it yields none."""
         slot_ms, count, _ = _RINGS[window]
         earliest = max(now_ms // slot_ms - count + 1, -(-since_ms // slot_ms))
         return max(0, now_ms + 1 - earliest * slot_ms)

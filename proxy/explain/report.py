@@ -50,7 +50,7 @@ _FETCH: Final = CLIENT_KEYS.index(CONSUMER_BYTE_RATE)
 
 
 class DemandSum:
-    """A client's demand, from its connections, which are added one by one."""
+    """Estimates a client's demand for each kind of quota: `add` its connections one by one, then take `demands`."""
 
     def __init__(self, client: Client, window: int, now_ms: int) -> None:
         self._taken, self._window, self._now_ms = client.taken, window, now_ms
@@ -61,7 +61,7 @@ class DemandSum:
         self._spans_ms = [0.0] * len(CLIENT_KEYS)
 
     def add(self, meter: Meter) -> None:
-        """Add what one connection has taken, and its waits."""
+        """Add the time of one connection, of which the time that it did not wait bounds the client's demand."""
         if meter.windows is None:
             return
         spans = {since_ms: self._span(meter.windows, since_ms) for since_ms in set(self._since_ms)}
@@ -113,10 +113,11 @@ class ConnectionReport(msgspec.Struct, frozen=True, array_like=True):
         peer: the client's address and port.
         broker: its broker's id; -1 if it is not known.
         open_ms: the time for which it has been watched, in ms.
-        times: its time by part, in ms.
-        waits_ms: the rest of its present hold or mute.
+        times: its time in each part (`proxy.explain.parts`), in ms.
+        in_flight: the number of requests that await a response.
+        waits_ms: how long its present throttle (hold or mute) still lasts, in ms; 0 if it is not throttled.
         acks_all: whether its last timed Produce waited for followers too.
-        in_flight_max: the most responses that it was owed at a visit of the last one or two minutes.
+        in_flight_max: the largest number of requests in flight at a visit in the last one or two minutes.
     """
 
     peer: str
@@ -135,10 +136,11 @@ class BrokerReport(msgspec.Struct, frozen=True, array_like=True):
     """One broker's response times over a window.
 
     Args:
-        classes: the estimated number of requests in each class of `latencies`; requests under way count by their age.
+        classes: the estimated number of requests in each class of durations (`latencies.class_of`); a request under
+            way counts with its age.
         timed: the number of timed requests.
         ms: the time of all completed requests together, in ms.
-        under_way: the number of requests that it has had for longer than the time between visits.
+        under_way: the number of requests that it has had for longer than the time between two visits (`Watch`).
         oldest_ms: the age of the oldest of them, in ms.
     """
 
@@ -164,9 +166,7 @@ class BrokerReport(msgspec.Struct, frozen=True, array_like=True):
         return percentile_ms(self.classes, part)
 
     def time_percentile_ms(self, part: float) -> float:
-        """The percentile by time, in ms: a share `part` (0 to 1) of all requests' time is of requests no longer than
-        it.
-        """
+        """The duration, in ms, up to which requests take together a share `part` (0 to 1) of all requests' time."""
         return time_percentile_ms(self.classes, part)
 
 
@@ -193,13 +193,13 @@ class ClientReport(msgspec.Struct, frozen=True, array_like=True):
     Args:
         connections: the connections that wait longest, at most CONNECTIONS_MAX.
         connections_total: the number of all connections.
-        times: the time of all connections together by part, in ms.
-        waits: the waits in ms, by rule.
+        times: the time of all connections together in each part (`proxy.explain.parts`), in ms.
+        waits: the waits of all connections together, in ms, by rule.
         probes: the estimated number of requests that brokers have responded to.
         broker_ms: the brokers' time for these requests, in ms.
-        brokers: the client at each broker; empty in a list of clients.
+        brokers: its connections and requests at each broker; empty in a list of clients.
         unread_ms: the time in the part CLIENT in which it did not read its responses, in ms.
-        predicted: its waits with enforcement.
+        predicted: the waits that it would have if quotas were enforced.
         rates: its rates, in the order of CLIENT_KEYS.
         demands: its demand of each kind, in the order of CLIENT_KEYS; empty in a list of clients.
         address: the address whose connections the report is about; "" for all.
@@ -222,10 +222,10 @@ class ClientReport(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ConnectionsSum:
-    """The sum of a client's connections, which are added one by one: there may be 10,000.
+    """Adds up the reports on a client's connections, of which there may be 10,000, and keeps the worst of them.
 
     Args:
-        most: the number of connections to keep, those that wait longest; if it is 1, no times are added up.
+        most: the number of connections to keep: those that wait longest. If it is 1, no times are added up.
 
     Attributes:
         total: the number of added connections.
@@ -248,7 +248,7 @@ class ConnectionsSum:
                 sums[index] += value
 
     def worst(self) -> tuple[ConnectionReport, ...]:
-        """Return the connections that wait longest, the longest first."""
+        """Return the kept connections, the one that waits longest first."""
         return tuple(one for _, _, one in sorted(self._kept, reverse=True))
 
     def times(self) -> tuple[float, ...]:
@@ -259,13 +259,16 @@ class ConnectionsSum:
         return sums
 
     def brokers(self) -> Iterator[OwnBroker]:
-        """Yield the sums by broker; nothing if only one connection is kept."""
+        """Yield the number and the times of the connections at each broker; nothing if only one connection is kept."""
         for broker, (count, *times) in self._brokers.items():
             yield OwnBroker(broker, int(count), tuple(times), 0.0, 0.0)
 
 
 def report_in_list(client: Client, window: int, now_ms: int, rates: Rates) -> ClientReport:
-    """Return the report on a client over a window, with the worst of its first LOOKED_AT_MAX connections."""
+    """Return the report on a client for a list of clients: with one connection, the one that waits longest.
+
+    Only the first LOOKED_AT_MAX connections are compared.
+    """
     found = ConnectionsSum(most=1)
     for one in islice(connection_reports(client, window, now_ms), LOOKED_AT_MAX):
         found.add(one)
@@ -280,7 +283,7 @@ def report(
     rates: Rates = NO_RATES,
     demands: tuple[Demand, ...] = (),
 ) -> ClientReport:
-    """Return the report on a client over a window (`windows`).
+    """Return the report on a client over a window: TEN_SECONDS, MINUTE or QUARTER of `proxy.explain.parts`.
 
     Args:
         connections: the sum of the connections that `connection_reports` has yielded.
@@ -330,7 +333,7 @@ def merge(reports: Iterable[ClientReport]) -> ClientReport | None:
 
 
 def brokers_of(watch: Watch, window: int, now_ms: int) -> list[BrokerReport]:
-    """Return all brokers' response times."""
+    """Return each broker's response times over a window; its long requests under way count with their ages."""
     ages = watch.under_way.ages_ms()
     found = []
     for broker in sorted({*watch.latencies.brokers(), *ages}):
@@ -344,7 +347,7 @@ def brokers_of(watch: Watch, window: int, now_ms: int) -> list[BrokerReport]:
 
 
 def merge_brokers(reports: Iterable[BrokerReport]) -> list[BrokerReport]:
-    """Merge several processes' reports on brokers."""
+    """Merge several processes' reports into one for each broker, in the order of their ids."""
     found: dict[int, BrokerReport] = {}
     for one in reports:
         other = found.setdefault(one.broker, one)
@@ -368,17 +371,17 @@ def waiting_order(connection: ConnectionReport) -> tuple[float, float]:
 
 
 def waited_ms(times: Sequence[float]) -> float:
-    """The time of holds and mutes, in ms."""
+    """Return the time for which a client or connection was throttled (held or muted), in ms."""
     return times[parts.HELD] + times[parts.MUTED]
 
 
 def waited_part(times: Sequence[float]) -> float:
-    """Return the share of the time that holds and mutes take, 0 to 1."""
+    """Return the share of the time (0 to 1) for which a client or connection was throttled (held or muted)."""
     return part_of(times, parts.HELD) + part_of(times, parts.MUTED)
 
 
 def part_of(times: Sequence[float], part: int) -> float:
-    """Return one part of the time as a share of the whole, 0 to 1; 0 if there is no time."""
+    """Return the share (0 to 1) of one part, such as `parts.BROKER`, in the whole time; 0 if there is no time."""
     whole = sum(times)
     return times[part] / whole if whole > 0 else 0.0
 
@@ -420,7 +423,7 @@ def connection_reports(
     """Yield a report on each of a client's connections; connections may be added and removed during the iteration.
 
     Args:
-        demand: each connection is added to it.
+        demand: where each connection is also added, unless it is None.
     """
     for meter in list(client.meters):
         if demand is not None:
@@ -472,7 +475,7 @@ class Query(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def of_all(self) -> bool:
-        """Whether it reads all clients and all of their rates."""
+        """Whether it asks for all clients with all of their rates, which takes the longest."""
         return self.client is None and self.client_id is None and not self.brokers_only
 
 
@@ -480,10 +483,10 @@ class Seen(msgspec.Struct, frozen=True, array_like=True):
     """What one process, or all together, has seen of clients and brokers: the response to a `Query`.
 
     Args:
-        neighbours: for one client, the clients of the same budget, by the rules that it waits or would wait for.
+        neighbours: for one client, by rule that it waits or would wait for, the clients that share its budget.
         own: Sluice's own CPU time and delays.
         backlogs: the bytes that the neighbours would have left to send, by rule.
-        missing: the processes whose response is not part of it.
+        missing: the worker processes whose figures it lacks.
     """
 
     clients: tuple[ClientReport, ...]
@@ -526,7 +529,7 @@ class SeenSum:
                 yield merged
 
     def sum(self, clients: Iterable[ClientReport]) -> Seen:
-        """Return the sum of all portions, with these clients."""
+        """Return one response for all portions, whose clients are the given ones, as from `clients`."""
         neighbours = {rule: largest(some, NEIGHBOURS_MAX) for rule, some in self._neighbours.items()}
         brokers = tuple(merge_brokers(self._brokers))
         return Seen(tuple(clients), neighbours, brokers, merge_own(self._own), self._backlogs)
@@ -537,12 +540,12 @@ class SeenSum:
 
 
 def from_address(connections: Iterator[ConnectionReport], address: str) -> Iterator[ConnectionReport]:
-    """Yield the connections of an address; all connections for ""."""
+    """Yield the connections from one client address; all connections if it is ""."""
     return (one for one in connections if not address or one.peer.rpartition(":")[0] == address)
 
 
 def of_address(client: ClientReport, connections: ConnectionsSum, address: str) -> ClientReport:
-    """Return the report of the connections of one address.
+    """Return a client's report for its connections from one address only.
 
     Waits are counted by client and rule, so an address gets a part of them in proportion to the time that its
     connections waited. Rates and the brokers' times stay those of the whole client.

@@ -24,7 +24,7 @@ class Rule(msgspec.Struct, frozen=True, array_like=True):
         kind: produce, fetch, request, mutation, topic, connection or replication.
         key: the quota key.
         name: the topic, the user whose connections are counted, or the id of the throttled broker; else "".
-        limit: for replication, the limit when it throttled, since no entry has it.
+        limit: for replication, the limit at the time of the throttle, since no quota entry has it; else None.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class InForce(NamedTuple):
     Args:
         entity: None for replication, and for the limit of all clients' partition mutations, which is a setting.
         value: the limit, in the key's unit.
-        setting: the setting that has the limit, "" if an entry has it.
+        setting: the setting in `[quotas]` that has the limit; "" if a quota entry has it.
     """
 
     rule: Rule
@@ -113,7 +113,7 @@ class ClientRates:
         self._rates: dict[tuple[str, str], list[float]] = {}
 
     def look(self, quotas: Engine, wanted: Container[tuple[str, str]], now_ms: int) -> Iterator[None]:
-        """Read the rates of these clients, by user and client id; iterate over the result in portions."""
+        """Read the rates of the wanted clients (user, client id); the work is done while the caller iterates."""
         for one in quotas.rates(now_ms, wanted):
             if one is not None:
                 user, client_id, rates = one
@@ -164,7 +164,7 @@ class Sharers:
         self._backlogs: dict[int, float] = {}  # by broker
 
     def look(self, now_ms: int) -> Iterator[None]:
-        """Find the sharers among all clients; iterate over the result, which works in portions, then use `found`."""
+        """Find the clients that share the budget; the work is done while the caller iterates, then call `found`."""
         kind = self._kind
         if kind is None:
             return
@@ -177,7 +177,7 @@ class Sharers:
             yield
 
     def found(self) -> tuple[Neighbour, ...]:
-        """Return the clients with the highest rates, at all brokers together."""
+        """Return the found clients with the highest rates, at all brokers together; at most NEIGHBOURS_MAX."""
         return largest((Neighbour(*name, rate) for name, rate in self._rates.items()), NEIGHBOURS_MAX)
 
     def _shares(self, view: QuotaView) -> bool:
@@ -187,5 +187,5 @@ class Sharers:
 
     @property
     def backlog_bytes(self) -> float:
-        """The bytes that these clients would have left to send, at all brokers (`QuotaView.backlog_bytes`)."""
+        """The bytes that the found clients would have left to send if the quota were enforced, at all brokers."""
         return sum(self._backlogs.values())

@@ -26,15 +26,15 @@ from quotas.definitions.kinds import BY_NAME, CLIENT_KEYS, TOPIC
 
 
 class Facts(NamedTuple):
-    """What is known of a client's waits; the sentences are made of it.
+    """The values from which the sentences about one client are made.
 
     Args:
         client: the report on the client.
-        window: the report's window.
-        times: the time in ms of the connection that waits longest, by part.
+        window: the window of the report: TEN_SECONDS, MINUTE or QUARTER of `proxy.explain.parts`.
+        times: the time in ms of the connection that waits longest, in each part (`proxy.explain.parts`).
         waited_for: the rule that the client has waited for most; None if it has waited for none.
         rule: that rule with its limit in force; None if the limit is gone.
-        asked: how much its clients would send without that limit; None if that is unknown.
+        asked: how much the client would take without that limit; None if that is unknown.
         neighbours: the clients that share the rule's budget, with this one.
         broker: the response times of that connection's broker.
         own: Sluice's own CPU time and delays.
@@ -68,12 +68,12 @@ _BUSY: Final = 0.8  # of a core, which is all that one process can use
 
 
 def busiest(facts: Facts) -> int:
-    """Return the index of the largest part of the time, apart from HELD, MUTED and IDLE."""
+    """Return the part, such as `parts.BROKER`, that takes most of the time; HELD, MUTED and IDLE are not compared."""
     return max((parts.SLUICE, parts.BROKER, parts.POLL, parts.CLIENT), key=lambda part: facts.times[part])
 
 
 def causes(facts: Facts) -> str:
-    """Return clauses about the largest parts of the time, the largest first."""
+    """Return clauses that say what takes most of the client's time, and why; the largest part first."""
     largest = sorted(_CLAUSES, key=lambda part: -facts.times[part])
     named = [part for part in largest if part_of(facts.times, part) >= _NAMED_MIN][:_NAMED_MAX]
     texts = []

@@ -1,4 +1,4 @@
-"""Detects clients that begin, and end, to wait for more than half of their time; called now and then.
+"""Detects clients that begin, and stop, to wait for more than half of their time; called now and then.
 
 The wait of a client is the larger of two parts of the last minute: the part that its worst connection was held or
 muted, and that of all its connections together, for a client that reconnects again and again. Waits of less than
@@ -33,7 +33,7 @@ _Key = tuple[str, str]
 
 
 class Waiter(msgspec.Struct, frozen=True, array_like=True):
-    """A client that has begun, or ended, to wait for more than half of its time.
+    """A client that has begun to wait for more than half of its time, or has stopped.
 
     Args:
         part: the share of the last minute (0 to 1) that it has waited.
@@ -47,10 +47,10 @@ class Waiter(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Judgement(msgspec.Struct, frozen=True, array_like=True):
-    """The clients that have begun, or ended, to wait for more than half of their time.
+    """The clients that have begun to wait for more than half of their time (`begun`), or have stopped (`ended`).
 
     Args:
-        others: the number of further clients that have begun.
+        others: the number of clients that have begun but are not in `begun`, which has NAMED_MAX at most.
     """
 
     begun: tuple[Waiter, ...]
@@ -59,7 +59,7 @@ class Judgement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Waiting:
-    """The clients of one process that wait, and the changes since `take`."""
+    """Tracks which clients of one process wait for quotas most of their time: `judge` now and then, then `take`."""
 
     def __init__(self) -> None:
         self._waiting: dict[_Key, tuple[Client, bool]] = {}  # and whether the client was named
@@ -67,9 +67,7 @@ class Waiting:
         self._ended: list[Waiter] = []
 
     def judge(self, watch: Watch, now_ms: int) -> Iterator[None]:
-        """Find which clients have begun or ended waiting; iterate over the result, which works in portions,
-        then `take`.
-        """
+        """Find which clients have begun or stopped waiting; the work is done while the caller iterates, then `take`."""
         looked = 0
         candidates = {key: client for key, (client, _) in self._waiting.items()}
         candidates.update(watch.take_throttled(_CLIENTS_MAX))
@@ -81,7 +79,7 @@ class Waiting:
                 yield
 
     def take(self, now_ms: int) -> Judgement | None:
-        """Return which clients have begun or ended since the last call; None if none has."""
+        """Return which clients have begun or stopped waiting since the last call; None if none has."""
         begun, ended = self._begun, self._ended
         if not begun and not ended:
             return None
@@ -130,7 +128,7 @@ def _rule(client: Client, now_ms: int) -> Rule | None:
 
 
 def wait_views(clients: Iterable[Client]) -> Iterator[QuotaView]:
-    """Yield a view for each client and kind of quota that it has waited for; its bytes are the waits in ms."""
+    """Yield, for metrics, a view for each client and kind of quota; its `bytes_total` is the waits in ms, not bytes."""
     for client in clients:
         for kind, all_ms, longest_ms in client.waits:
             yield QuotaView(

@@ -22,11 +22,11 @@ _MINUTE_SECONDS: Final = 60.0
 
 
 class Demand(msgspec.Struct, frozen=True, array_like=True):
-    """One client's demand of one kind, in the unit of its quota per second.
+    """One client's demand for one kind of quota, as rates in the quota's unit per second.
 
     Args:
-        taken: what it took, as the mean over the window.
-        highest: the most that it took over 10 s or a minute of the window, at least `taken`.
+        taken: the mean rate that it took over the window.
+        highest: the highest mean rate that it took over 10 s or a minute of the window, at least `taken`.
         most: the most that it would take without a limit; None if that is not known.
         steady: whether it has waited for the same limit throughout the window, or not at all.
     """
@@ -60,12 +60,12 @@ def merge_demands(some: Iterable[Demand]) -> Demand:
 
 
 def wants(demand: Demand, limit: float, waited: float, assumed: str = ASSUMED) -> Wants | None:
-    """Return the rate that a client would take; None if nothing is known of it.
+    """Return the rate that a client would take, and its waits with larger limits; None if nothing is known of it.
 
     Args:
-        limit: of its quota, in the quota's unit per second.
+        limit: its present limit, in the quota's unit per second.
         waited: the share of time (0 to 1) that its most waiting connection waits.
-        assumed: what the bounds assume, for people.
+        assumed: the assumption behind these bounds, as text for people.
 
     >>> found = wants(Demand(2e6, 2e6, 4e6, True), 2e6, waited=0.5)
     >>> found.rate, found.wait_seconds_per_minute
@@ -89,7 +89,7 @@ def wants(demand: Demand, limit: float, waited: float, assumed: str = ASSUMED) -
 
 
 def demand_row(demand: Demand) -> DemandRow:
-    """Return a demand as a document's row."""
+    """Convert a demand to a row of the `/v1/client` document."""
     return DemandRow(
         taken=round(demand.taken, 3),
         highest=round(demand.highest, 3),

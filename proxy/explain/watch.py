@@ -1,4 +1,4 @@
-"""Visits connections in turn, and attributes the time since the last visit to what each does now.
+"""Visits connections in turn; each visit attributes the time since the last one to what the connection does now.
 
 A visit costs a few microseconds, whatever the connection has moved; `process.watching` decides how many there are. A
 connection's holds and mutes are exact: they are subtracted first, and only the rest of the time is sampled. While a
@@ -47,13 +47,13 @@ _FETCHES: Final = frozenset((api.FETCH, api.SHARE_FETCH))
 
 
 class Particulars(NamedTuple):
-    """What is known of one connection, as of its last visit.
+    """Values of one connection that operators see: the client's software, its batches, its present wait.
 
     Args:
         library: name and version of the client's software; "" if it has not sent them (KIP-511).
         batch_bytes: the mean size of its timed Produce requests and responses to Fetches; 0 before the first.
-        in_flight: the number of responses owed.
-        waits_until_ms: when its present hold or mute ends; 0 without one.
+        in_flight: the number of requests that await a response, as of the last visit.
+        waits_until_ms: the time at which its present throttle (hold or mute) ends; 0 if it is not throttled.
         acks_all: whether its last timed Produce waited for followers too.
     """
 
@@ -64,7 +64,7 @@ class Particulars(NamedTuple):
     acks_all: bool = False
 
     def after(self, condition: Condition) -> "Particulars":
-        """Return the values at a later visit; the same object if nothing has changed."""
+        """Return these values, updated with the condition at a later visit; the same object if nothing has changed."""
         probes = condition.probed.probes
         found = Particulars(
             condition.library,
@@ -80,9 +80,12 @@ NO_PARTICULARS: Final = Particulars()
 
 
 def batch_bytes(mean: float, probes: Iterable[Probe]) -> float:
-    """Return the mean size after further timed requests.
+    """Return the moving mean of a connection's batch sizes, in bytes, after further timed requests.
 
     A Fetch that has waited for records does not count: its response is empty or smaller than the Fetch permits.
+
+    Args:
+        mean: the mean before; 0 if there is none yet.
     """
     for probe in probes:
         if probe.key == api.PRODUCE:
@@ -104,11 +107,11 @@ def batch_bytes(mean: float, probes: Iterable[Probe]) -> float:
 
 
 class Ended(NamedTuple):
-    """A long request that has ended.
+    """A request that was at a broker for longer than the time between two visits, and has its response now.
 
     Args:
-        took_ns: the time at the broker, without the wait that it asked for.
-        probe: its probe; None if it was not timed.
+        took_ns: the time at the broker, without the wait that the request itself asked for, such as a Fetch's.
+        probe: the times that were measured of it; None if it was not timed, so that `took_ns` is an estimate.
     """
 
     broker: int
@@ -123,7 +126,7 @@ class _Long(NamedTuple):
 
 
 class UnderWay:
-    """The long requests of all connections, at most one for each connection."""
+    """The requests that brokers have had for longer than the time between two visits, at most one a connection."""
 
     def __init__(self) -> None:
         self._long: dict[Hashable, _Long] = {}
@@ -131,7 +134,11 @@ class UnderWay:
     def visit(
         self, connection: Hashable, condition: Condition, interval_ms: int, now_ms: int
     ) -> Ended | None:
-        """Visit a connection; returns its long request if that has ended since the last visit, else None."""
+        """Update a connection's long request; return it if it has ended since the last visit, else None.
+
+        Args:
+            interval_ms: the time between two visits: a request that is at least as old is a long one.
+        """
         age_ms = _age_ms(condition)
         since_ms = now_ms - condition.asked_ms
         last = self._long.get(connection)
@@ -150,11 +157,11 @@ class UnderWay:
         return Ended(last.broker, (last.age_ms + interval_ms // 2) * _NS_PER_MS, None)
 
     def end(self, connection: Hashable) -> None:
-        """Drop the request of a connection that has ended."""
+        """Remove the long request of a connection that has closed, without counting it."""
         self._long.pop(connection, None)
 
     def ages_ms(self) -> dict[int, list[int]]:
-        """Return the ages of the requests under way, by broker, as of the last visits."""
+        """Return the ages of the long requests in ms, by broker, as of the last visits."""
         found: dict[int, list[int]] = {}
         for broker, _, age_ms in self._long.values():
             found.setdefault(broker, []).append(age_ms)
@@ -181,10 +188,11 @@ _MUTATIONS: Final = CLIENT_KINDS.index(MUTATION)
 
 
 class Waiting(NamedTuple):
-    """Since when a client has waited again and again for quotas of one key.
+    """The first and the last of a client's waits for one quota key, without a long pause between two waits.
 
     Args:
-        last_ms: the last time.
+        since_ms: the time of the first wait.
+        last_ms: the time of the last wait.
     """
 
     since_ms: int
@@ -192,10 +200,10 @@ class Waiting(NamedTuple):
 
 
 class Taken:
-    """What one client takes, by index of CLIENT_KINDS, in the unit of the quota.
+    """The amounts that one client takes of each kind of quota (an index of CLIENT_KINDS), counted at visits.
 
     Attributes:
-        waiting: since when it waits, by key; a pause of 30 s begins anew, and so does another limit.
+        waiting: by quota key, since when it waits; after a pause of 30 s or a change of the limit it starts again.
     """
 
     __slots__ = ("_limits", "_mutations", "_read", "_windows", "waiting")
@@ -210,9 +218,9 @@ class Taken:
         self.waiting: dict[str, Waiting] = {}
 
     def count(self, quota: ClientQuota, now_ms: int) -> None:
-        """Count what it has taken since the last visit of any of its connections to the same broker.
+        """Count what the client has taken at the quota's broker since the last call for that broker.
 
-        What it took before the first visit is not known.
+        The first call for a broker only stores the counters: what it took before is not known.
         """
         broker = quota.broker
         before = self._read.get(broker)
@@ -241,7 +249,11 @@ class Taken:
                 self._windows.add(index, float(amount), now_ms)
 
     def waits(self, rule: Rule, limit: float | None, now_ms: int) -> None:
-        """Note that it waits for a rule: `waiting` then says since when, as long as the limit stays the same."""
+        """Record a wait for a rule in `waiting`.
+
+        Args:
+            limit: the rule's value now; None if it is unknown.
+        """
         before = self.waiting.get(rule.key)
         known = self._limits.setdefault(rule, limit)
         if before is None or now_ms - before.last_ms > _PAUSE_MS or known != limit:
@@ -251,11 +263,16 @@ class Taken:
             self.waiting[rule.key] = before._replace(last_ms=now_ms)
 
     def forget(self, rule: Rule) -> None:
-        """Forget since when it waits for a rule."""
+        """Drop the limit that is stored for a rule, when its client drops the rule."""
         self._limits.pop(rule, None)
 
     def amount(self, index: int, window: int, now_ms: int, since_ms: int = 0) -> float:
-        """Return what it took in the slots of a window that begin at `since_ms` or later, in the quota's unit."""
+        """Return the amount that the client took over a window, in the quota's unit.
+
+        Args:
+            index: the kind of quota, as an index of CLIENT_KINDS.
+            since_ms: earlier slots of the window are left out.
+        """
         if self._windows is None:
             return 0.0
         found = sum(slot[index] for slot in self._windows.slots(window, now_ms, since_ms))
@@ -287,17 +304,17 @@ _SINGLE: Final = {AT_CLIENT: parts.CLIENT, IN_SLUICE: parts.SLUICE, AT_BROKER: p
 
 @dataclass(slots=True, eq=False)
 class Meter:
-    """The time of one connection by part, and its waits.
+    """One connection's time, divided into the parts of `proxy.explain.parts`, and its waits for quotas.
 
     Attributes:
-        windows: the sums of its parts, in ms; None while it has only been idle.
+        windows: its time in each part, in ms; None while it has only been idle.
         broker: the id of its broker.
         peer: the client's address and port.
         particulars: of its last visit.
         waits: its waits for quotas in the present minute; None before the first wait.
         predicted: its waits if quotas were enforced; None before the first.
-        told: the time in ms that empty responses to its Fetches were on their way to the client, and the next Fetch
-            back; None before the first.
+        told: the time in ms between a response without records to a throttled Fetch and the next Fetch, which counts
+            as a wait; None before the first.
     """
 
     peer: str
@@ -318,7 +335,7 @@ class Meter:
     _most_minute: int = 0
 
     def note_in_flight(self, owed: int, now_ms: int) -> None:
-        """Update the largest number of responses owed in this minute, by that at a visit."""
+        """Update `in_flight_max` with the number of requests that await a response at a visit."""
         minute = now_ms // _MINUTE_MS
         if minute != self._most_minute:
             self._most_before = self._most if minute == self._most_minute + 1 else 0
@@ -327,7 +344,7 @@ class Meter:
 
     @property
     def in_flight_max(self) -> int:
-        """The most responses that it was owed at a visit in the present minute or the one before."""
+        """The largest number of requests in flight at a visit in the present minute or the one before."""
         return max(self._most, self._most_before)
 
 
@@ -336,14 +353,14 @@ class Client:
     """One client: a user with a client id.
 
     Attributes:
-        windows: the sums of its connections' parts, in ms.
+        windows: the time of all of its connections in each part (`proxy.explain.parts`), in ms.
         taken: what it takes, and since when it waits.
-        rules: the rules that have made it wait, with the time in ms (index 0 of their windows).
+        rules: by rule that has made it wait, windows with the waiting time in ms at index 0.
         waits: the sums of these times, by kind of quota, which never decrease.
         predictions: its waits if quotas were enforced.
         meters: its open connections.
-        brokers: by broker, the estimated number of its requests, and the broker's time for them in ms.
-        unread: the time in ms in which it did not read its responses; None before the first.
+        brokers: by broker, windows with the estimated number of its requests (index 0), and their time in ms (1).
+        unread: windows with the time in ms in which it did not read its responses; None before the first such time.
         seen_ms: when it last had a connection.
     """
 
@@ -360,7 +377,11 @@ class Client:
     seen_ms: int = 0
 
     def waited(self, rule: Rule, meter: Meter, ms: float, now_ms: int, limit: float | None = None) -> None:
-        """Add a wait of one of its connections to the sums of the rule that made it wait."""
+        """Add a wait of `ms` of one of its connections, `meter`, to the sums of the rule that made it wait.
+
+        Args:
+            limit: the rule's value now; None if it is unknown.
+        """
         self.taken.waits(rule, limit, now_ms)
         if meter.waits is None:
             meter.waits = ConnectionWaits()
@@ -375,8 +396,10 @@ class Client:
         found.add(0, ms, now_ms)
 
     def asked(self, broker: int, took_ns: int, weight: float, now_ms: int) -> None:
-        """Count a response of a broker to one of its requests: `took_ns` at the broker, standing for `weight`
-        requests.
+        """Count a broker's response to one of its requests, which took `took_ns` at the broker.
+
+        Args:
+            weight: the number of requests that this one stands for, since only a sample is timed.
         """
         found = self.brokers.get(broker)
         if found is None:
@@ -388,7 +411,7 @@ class Client:
 
 
 class Watch:
-    """The time of all connections of one process, by client.
+    """Divides the time of all connections of one process into parts, and sums it up by client.
 
     Attributes:
         clients: by user and client id.
@@ -406,10 +429,12 @@ class Watch:
     def visit(
         self, connection: Hashable, condition: Condition, peer: str, interval_ms: int, now_ms: int
     ) -> None:
-        """Attribute a connection's time since the last visit.
+        """Add a connection's time since its last visit to the sums of the connection and of its client.
 
         Args:
-            interval_ms: the time that a first visit stands for.
+            condition: what the connection does now, and the sums of its holds and mutes.
+            peer: the client's address and port.
+            interval_ms: the time between two visits; a connection's first visit counts as much.
         """
         meter = self._meters.get(connection)
         if meter is None:
@@ -447,7 +472,7 @@ class Watch:
             meter.client.meters.discard(meter)
 
     def keep(self, connections: Iterable[Hashable]) -> None:
-        """Remove all connections but these."""
+        """Remove all connections that are not among these, which are still open."""
         for connection in self._meters.keys() - set(connections):
             self.end(connection)
 
@@ -459,7 +484,7 @@ class Watch:
             yield
 
     def take_throttled(self, count: int) -> dict[tuple[str, str], Client]:
-        """Return at most `count` clients that were held or muted since they were last taken."""
+        """Return at most `count` clients, by user and client id, that were held or muted since their last return."""
         if len(self._throttled) <= count:
             taken, self._throttled = self._throttled, {}
             return taken

@@ -22,17 +22,17 @@ from quotas.throttles.figures import QuotaView
 
 
 class Metrics:
-    """Takes snapshots and writes them.
+    """Makes the /metrics page of one process: `portions` visits its clients, then `snapshot`, then `render`.
 
     Args:
         stats: the data path's counters.
         quotas: the quotas engine.
-        series_max: the bound of the series of all clients together.
+        series_max: the largest number of metric series of all clients together.
         version: Sluice's version, for `sluice_build_info`.
         replication: the figures of replication; None without it.
-        others: functions that return further metrics.
+        others: functions that return further metric families.
         workers: how many processes relay.
-        waits: yields a view for each client and kind of quota that it has waited for.
+        waits: returns the clients' waits, as a view for each client and kind of quota that it has waited for.
     """
 
     def __init__(
@@ -59,9 +59,10 @@ class Metrics:
         ProcessCollector(registry=self._process)
 
     def portions(self, now_ms: int) -> Iterator[None]:
-        """Visit the clients, to choose and add up their series; the caller may run other tasks between two portions.
+        """Visit all clients, to choose those with series of their own, and to add up the figures of all.
 
-        The caller ensures that there is one scrape at a time.
+        The work is done in portions while the caller iterates; it may run other tasks between two of them. The caller
+        ensures that there is one scrape at a time.
         """
         yield from self._series.portions(now_ms)
         if self._replication is not None:
@@ -70,11 +71,11 @@ class Metrics:
         self._cluster_tokens = self._quotas.cluster_tokens(now_ms)
 
     def snapshot(self) -> tuple[Metric, ...]:
-        """Take a snapshot of the counters, and of the clients that `portions` has visited, for `render`."""
+        """Return all metrics for `render`: the counters now, and the clients as `portions` has visited them."""
         return *of_rows(self._series.rows(), self._cluster_tokens), *self.families()
 
     def families(self) -> Iterator[Metric]:
-        """Yield the families of the process, without those of clients."""
+        """Yield the metric families of the whole process, without those of single clients."""
         yield from of_proxy(self._stats)
         yield from of_captures(self._stats.captures)
         yield from self._of_families()
@@ -83,6 +84,7 @@ class Metrics:
         """Render a snapshot in a format that the scraper accepts.
 
         Args:
+            accept: the scraper's Accept header.
             process: whether to add this process's processor time, memory and descriptors.
 
         Returns: the body and its content type.

@@ -20,7 +20,7 @@ Labels = tuple[str, ...]
 
 
 class Family(NamedTuple):
-    """One metric; `kind` is "counter" or "gauge"."""
+    """One metric family as plain values; `kind` is "counter" or "gauge", and a row is label values and a value."""
 
     name: str
     kind: str
@@ -155,7 +155,7 @@ _VALUES: Final[Mapping[str, Callable[[Stats], Any]]] = {
 
 
 def of_proxy(stats: Stats) -> Iterator[Metric]:
-    """Yield the families of the process."""
+    """Yield the metric families of the data path, from the counters of the process."""
 
     def value(name: str) -> Any:
         return _VALUES.get(name, attrgetter(name.removeprefix("sluice_")))(stats)
@@ -231,9 +231,9 @@ def of_workers(
 
     Args:
         up: whether a worker has responded to this scrape, by its number.
-        connections: of each worker that runs.
-        missed: how often each worker's figures were missing.
-        exits: how many lives of workers ended although they should not have, by cause.
+        connections: the number of open connections of each running worker, by its number.
+        missed: how many scrapes lacked a worker's figures, by its number.
+        exits: how often a worker process has ended unexpectedly, by cause.
     """
     for name, kind, text, values in (
         (
@@ -396,7 +396,7 @@ _OF_WAITS: Final[_Columns] = (
 
 
 def of_rows(rows: Rows, cluster_tokens: float | None) -> Iterator[Metric]:
-    """Yield the families of clients and topics.
+    """Yield the metric families of clients and topics, from the rows that were chosen for this scrape.
 
     Args:
         cluster_tokens: the partition mutations left for all clients together; None if they are unlimited.

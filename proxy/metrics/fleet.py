@@ -48,17 +48,20 @@ _BY_LABEL: Final = (
 
 
 class FleetFigures:
-    """Counters and states of one member.
+    """Counters and states of one member of a fleet, for its metrics.
+
+    A fleet's members share quotas: one of them, the holder, leases a share of each quota to every member.
 
     Attributes:
-        reports: this member's reports, by result.
-        received: reports and connections at the holder, by result.
-        ended: members and holders that this process has found to have ended, by sign.
-        members: those that the holder has heard from within one lease; 0 at other members.
+        reports: the number of this member's reports to the holder, by result.
+        received: at the holder, the number of reports and connections of members, by result.
+        ended: how many members and holders this process has found to have ended, by how it noticed (`sign`).
+        members: the number of members that the holder has heard from within one lease; 0 at other members.
         holds: whether this member is the holder.
         disagreements: the number of facts in which members differ.
-        unsigned: what was ignored in the group: claims, rulings, commits.
-        group_problem: why the group cannot be used, one of GROUP_CAUSES; "" if it can, or there is none.
+        unsigned: the number of ignored messages in the consumer group that chooses the holder, which are not signed
+            with the fleet's secret: by what they are (claims, rulings, commits).
+        group_problem: why that group cannot be used, one of GROUP_CAUSES; "" if it can, or there is no group.
     """
 
     def __init__(self) -> None:
@@ -73,11 +76,11 @@ class FleetFigures:
 
 
 class FleetMetrics:
-    """The metrics of one member.
+    """The metrics of one member of a fleet.
 
     Args:
-        lessee: this member's leases.
-        now_ms: the clock of leases.
+        lessee: the shares of quotas that this member has leased from the holder.
+        now_ms: the clock of the leases.
     """
 
     def __init__(self, figures: FleetFigures, lessee: Lessee, now_ms: Callable[[], int]) -> None:
@@ -86,7 +89,7 @@ class FleetMetrics:
         self._now_ms = now_ms
 
     def families(self) -> Iterator[Family]:
-        """Yield the families of the member: its leases, and at the holder those of all members."""
+        """Yield the member's metric families: its leases and shares, its counters, and whether it is the holder."""
         figures, lessee, now_ms = self._figures, self._lessee, self._now_ms()
         keys = sorted(key for key in lessee.named if key != DEFAULT_KEY)
         leased = lessee.leased(now_ms)

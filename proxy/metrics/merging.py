@@ -49,7 +49,7 @@ class Flat(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The figures of one process, as merged into those of all."""
+    """The metrics of one process, which `Merging.merge` merges with those of the others."""
 
     rows: Rows
     cluster_tokens: float | None
@@ -57,7 +57,7 @@ class Part(NamedTuple):
 
 
 def flat(families: Iterable[Metric]) -> tuple[Flat, ...]:
-    """Convert families to plain values."""
+    """Convert Prometheus' families to plain values."""
     return tuple(
         Flat(
             family.name,
@@ -77,7 +77,7 @@ def of_process() -> tuple[Flat, ...]:
 
 
 class RisingSums(Generic[K]):
-    """Sums over sources that never decrease when a source ends or starts over.
+    """Sums of counters over several processes (sources), which do not decrease when one ends or starts from 0.
 
     >>> sums = RisingSums[str]()
     >>> sums.take(1, {"a": 5})
@@ -95,7 +95,7 @@ class RisingSums(Generic[K]):
         self._last: dict[int, dict[K, float]] = {}
 
     def take(self, source: int, values: Mapping[K, float]) -> None:
-        """Store the present counts of a source; keys that are not in `values` keep their counts."""
+        """Store the present counters of a source; keys that are not in `values` keep their last counts."""
         last = self._last.setdefault(source, {})
         for key, value in values.items():
             before = last.get(key, 0.0)
@@ -124,7 +124,7 @@ class RisingSums(Generic[K]):
 
 
 class RisingLargest(Generic[K]):
-    """A total that grows, from one scrape to the next, as much as the source that has grown most.
+    """Totals that grow with each scrape as much as the counter of that process (source) which has grown most.
 
     >>> longest = RisingLargest[str]()
     >>> longest.take(1, {"a": 5})
@@ -152,7 +152,7 @@ class RisingLargest(Generic[K]):
             last[key] = value
 
     def settle(self) -> dict[K, float]:
-        """End a scrape: raise each total by the largest growth of any source since the last one; returns the totals."""
+        """End a scrape: raise each total by the largest growth of any source in it, and return the totals."""
         for key, grown in self._grown.items():
             self._totals[key] = self._totals.get(key, 0.0) + grown
         self._grown = {}
@@ -174,10 +174,10 @@ _RowKey = tuple[str, Identity, str]  # kind, identity, counter
 
 
 class Merging:
-    """The figures of all processes of one `sluice serve`.
+    """Merges the metrics of all processes of one `sluice serve`, from one scrape to the next.
 
     Args:
-        series_max: the bound of the series of all clients together.
+        series_max: the largest number of metric series of all clients together.
     """
 
     def __init__(self, series_max: int) -> None:
@@ -187,7 +187,7 @@ class Merging:
         self._longest = RisingLargest[_RowKey]()
 
     def choose(self, weights: Iterable[Weights]) -> Chosen:
-        """Choose the clients that have rows: the heaviest of all processes together."""
+        """Choose the clients that get series of their own: those with the highest sums of all processes' weights."""
         chosen: dict[str, frozenset[Identity]] = {}
         found = list(weights)
         for kind in SERIES:
@@ -201,10 +201,10 @@ class Merging:
         return chosen
 
     def merge(self, parts: Mapping[int, Part]) -> tuple[Metric, ...]:
-        """Return the families of all processes together.
+        """Return the metric families of all processes together.
 
         Args:
-            parts: by process; a number names one life of a process, and is not used again.
+            parts: the metrics by process; its number is a new one each time that the process is started.
         """
         rows = self._rows(parts)
         tokens = [part.cluster_tokens for part in parts.values() if part.cluster_tokens is not None]

@@ -38,10 +38,10 @@ _Key = tuple[int, bytes, int]  # follower, topic, partition
 
 
 class ReplicationMetrics:
-    """Visits all replicas in portions, and stores their offsets for the next scrape.
+    """The metrics of replication: rates, and how far followers are behind. `portions`, then `families`.
 
     Args:
-        series_max: the number of partitions with series of their own; the rest is summed by broker.
+        series_max: the largest number of partitions with series of their own; lags are also summed by broker.
     """
 
     def __init__(self, quotas: ReplicationQuotas, stats: Stats, series_max: int) -> None:
@@ -81,7 +81,7 @@ class ReplicationMetrics:
         self._behind = sorted(behind.values(), reverse=True, key=lambda row: row[0])[: self._series_max]
 
     def families(self, now_ms: int) -> list[Family]:
-        """Return the families, with the replicas that `portions` has visited."""
+        """Return the metric families, with the replicas' offsets as `portions` has read them."""
         rates = [((side, str(broker)), rate) for side, broker, rate in self._quotas.rates()]
         sides = ("side", "broker")
         place = ("broker", "topic", "partition")

@@ -27,7 +27,7 @@ STAY: Final = 2  # how many times heavier another client must be to take a serie
 
 
 class Totals(msgspec.Struct, array_like=True):
-    """The counters of one client; what Prometheus reads of them never decreases."""
+    """The counters of one client for one kind of quota: bytes, and times and numbers of throttles."""
 
     bytes: int = 0
     throttle_ms: int = 0
@@ -57,10 +57,12 @@ Identity = tuple[str, str, str]  # type, user, client id
 
 
 class Row(msgspec.Struct, array_like=True):
-    """One client and direction as /metrics shows it; `quota` is None for unlimited.
+    """The figures of one client, or topic, and one kind of quota, as /metrics shows them.
 
     Attributes:
-        rates: the byte rate at each broker.
+        type: Kafka's name of the kind, such as Produce.
+        quota: the limit; None if there is none.
+        rates: the byte rate by broker.
     """
 
     type: str
@@ -88,7 +90,7 @@ class Row(msgspec.Struct, array_like=True):
 
 
 class ClientSeries:
-    """Chooses the rows of each scrape.
+    """Chooses the clients that have rows of their own in a scrape; all others are summed in the row `<other>`.
 
     A scrape visits all clients twice, in portions: `begin`, `weigh` them, `choose`, `take` them, `rows`.
     A client may be visited several times, as once for each broker: all of its figures go to one row.
@@ -123,15 +125,15 @@ class ClientSeries:
                 heapq.heapreplace(self._heap, entry)
 
     def weights(self) -> list[tuple[int, Identity]]:
-        """Return the heaviest clients that were visited, with their weights."""
+        """Return the heaviest clients of those visited, with their weights: bytes, doubled if they had rows before."""
         return list(self._heap)
 
     def choose(self, named: frozenset[Identity]) -> None:
-        """Give these clients rows of their own, after all were weighed."""
+        """Set the clients that get rows of their own; called after all were weighed, before `take`."""
         self._before, self._named = self._named, named
 
     def take(self, views: Iterable[QuotaView]) -> None:
-        """Visit a portion of the clients and add up their figures."""
+        """Visit a portion of the clients, and add their figures to their own rows or to `<other>`."""
         for view in views:
             identity = _identity(view)
             row = _row(view, identity)
@@ -214,7 +216,7 @@ def _escaped(code: int) -> str:
 
 
 def portions(views: Iterable[QuotaView]) -> Iterator[list[QuotaView]]:
-    """Cut views into lists; each is about a millisecond's work."""
+    """Divide views into lists of PORTION, so that one takes about a millisecond of work."""
     remaining = iter(views)
     while portion := list(islice(remaining, PORTION)):
         yield portion
@@ -267,19 +269,20 @@ class Quotas(Protocol):
 
 
 def no_waits() -> Iterable[QuotaView]:
-    """Return no waits: for a process that does not watch its connections."""
+    """Return nothing: the default of `waits`, for a process that does not measure clients' waits."""
     return ()
 
 
 class QuotaSeries:
-    """The rows of one process's clients and topics.
+    """Makes the rows of one process's clients and topics for /metrics: a `ClientSeries` for each kind of rows.
 
-    A process visits its clients with `portions`, and chooses the heaviest itself. Of several processes, all must show
-    the same clients: each visits them with `weigh`, one chooses (`merging`), and each takes what was chosen.
+    A single process calls `portions`, then `rows`; it chooses the clients with rows of their own itself. If there are
+    several processes, all must show the same clients: each calls `weigh`, one of them chooses from all `weights`
+    (`Merging.choose`), then each calls `take` with that choice, and `rows`.
 
     Args:
-        series_max: the bound of the series of all clients together.
-        waits: yields a view for each client and kind of quota that it has waited for.
+        series_max: the largest number of metric series of all clients together.
+        waits: returns the clients' waits, as a view for each client and kind of quota that it has waited for.
     """
 
     def __init__(
@@ -290,7 +293,7 @@ class QuotaSeries:
         self._series = {series: ClientSeries(rows) for series, rows in rows_max(series_max).items()}
 
     def portions(self, now_ms: int) -> Iterator[None]:
-        """Visit all clients; the caller may let other tasks run between two portions."""
+        """Visit all clients twice, to choose the heaviest and to add up the figures; the work is done in portions."""
         yield from self.weigh(now_ms)
         heaviest = self.weights().items()
         yield from self.take(
@@ -306,11 +309,11 @@ class QuotaSeries:
                 yield
 
     def weights(self) -> Weights:
-        """Return the heaviest clients, after `weigh`."""
+        """Return the heaviest clients and their weights, by kind of rows; called after `weigh`."""
         return {series: self._series[series].weights() for series in SERIES}
 
     def take(self, chosen: Chosen, now_ms: int) -> Iterator[None]:
-        """Visit all clients, and add up the figures of those that were chosen; the others go to `<other>`."""
+        """Visit all clients, in portions: the chosen ones get rows of their own, the others are summed in `<other>`."""
         for series, rows in self._series.items():
             rows.choose(chosen.get(series, frozenset()))
             for portion in portions(self._views(series, now_ms)):
@@ -318,7 +321,7 @@ class QuotaSeries:
                 yield
 
     def rows(self) -> Rows:
-        """End the scrape; return the rows by kind of quota."""
+        """End the scrape; return its rows by kind: one of SERIES."""
         return {series: self._series[series].rows() for series in SERIES}
 
     def _views(self, series: str, now_ms: int) -> Iterable[QuotaView]:
@@ -326,7 +329,7 @@ class QuotaSeries:
 
 
 def rows_max(series_max: int) -> dict[str, int]:
-    """Return how many rows of each kind there may be in `series_max` series, so that no kind displaces another.
+    """Return how many rows of each kind there may be: `series_max` is divided, so that no kind displaces another.
 
     >>> rows_max(2000)
     {'clients': 123, 'requests': 29, 'mutations': 29, 'topics': 29, 'waits': 118}
