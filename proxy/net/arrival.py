@@ -39,7 +39,12 @@ Admitted = Callable[[Stream, Peer, str | None], None]
 
 
 class PortRequirements(NamedTuple):
-    """The requirements of one port before a client's first request."""
+    """What one port requires of a client before its first request.
+
+    Args:
+        proxy_protocol: whether the connection must begin with a PROXY header.
+        tls: the TLS of the port; None for plaintext.
+    """
 
     proxy_protocol: bool
     tls: ServerTls | None
@@ -47,7 +52,14 @@ class PortRequirements(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Arrival:
-    """One accepted socket, until it is admitted as a connection or refused."""
+    """One accepted socket, until it is admitted as a connection or refused.
+
+    Args:
+        peer: the client's address; the one in the PROXY header replaces it.
+        requirements: what the port requires before the first request.
+        passes: counts the client's address against its connection rate.
+        admitted: called with the stream when the socket is admitted.
+    """
 
     sock: socket.socket
     peer: Peer
@@ -69,12 +81,12 @@ class Arrival:
             self._address_known()
 
     def close(self) -> None:
-        """Close the socket and stop: the process ends, or the arrival has failed."""
+        """Close the socket, unless it was admitted already: the client has gone, or the process ends."""
         if self._detach():
             self.sock.close()
 
     def displace(self) -> None:
-        """Close in favor of another address: too many connections are arriving, and this address has most of them."""
+        """Refuse this socket in favor of another address: there are too many, and most of them are of this address."""
         self._fail(
             "address_share",
             "limits.handshakes_max or connections_max is reached, and its address has the most connections",

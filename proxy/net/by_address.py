@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def address_of(host: str) -> str:
-    """Return the address that a host counts under.
+    """Return the address under which a host's connections are counted: of an IPv6 host, its /64 network.
 
     >>> address_of("192.0.2.7"), address_of("::ffff:192.0.2.7"), address_of("2001:db8::1:2:3:4")
     ('192.0.2.7', '192.0.2.7', '2001:db8::/64')
@@ -96,11 +96,14 @@ class ByAddress(Generic[T]):
         return len(self._items.get(address_of(host), ()))
 
     def can_displace_for(self, host: str) -> bool:
-        """Return whether the address with the most has at least two items more than this host."""
+        """Whether an item of the address with the most items may give way to a new one of this host.
+
+        That address must have at least two items more than the host's own address.
+        """
         return self.largest - 1 > self.count_of(host)
 
     def of_largest(self, count_max: int) -> list[T]:
-        """Return the first `count_max` items of the address with the most."""
+        """Return the oldest items of the address with the most items, at most `count_max`."""
         if not self.largest:
             return []
         address = next(iter(self._addresses_by_count[self.largest]))
@@ -129,7 +132,7 @@ WAITING_MAX: Final = 1000  # each takes a descriptor and no memory of the proces
 
 
 class WaitingRoom:
-    """All sockets that wait to be closed, with one timer."""
+    """Keeps the sockets over their address's connection rate, which are closed after a delay (KIP-612)."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stats: Stats) -> None:
         self._loop = loop
@@ -139,7 +142,7 @@ class WaitingRoom:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, sock: socket.socket, wait_ms: int, now_ms: int) -> None:
-        """Keep a socket open, and close it in `wait_ms`."""
+        """Leave a socket open and unread for `wait_ms`, then close it; if there are too many, one is closed early."""
         if len(self._waiting) >= WAITING_MAX:
             self._close_first()
         self._count += 1

@@ -88,7 +88,7 @@ def unread_bytes(sock: Stream) -> int:
 
 
 def free(loop: asyncio.AbstractEventLoop, rest: Iterator[None]) -> None:
-    """Free a channel's memory: one portion now, each further one in a turn of its own."""
+    """Free a closed channel's memory in portions: advance `rest` once now, then once in each turn of the loop."""
     for _ in rest:
         loop.call_soon(free, loop, rest)
         return
@@ -101,7 +101,7 @@ _BYTES_PER_SECOND_MIN: Final = 1024  # over limits.frame_seconds, no real networ
 
 @dataclass(slots=True, eq=False)
 class Progress:
-    """The progress of one connection at the previous sweeps, from which it is found idle or slow.
+    """Decides at each sweep whether one connection is idle, or its client too slow, by its progress since the last.
 
     Attributes:
         active_ms: when bytes last moved, known to within one sweep.
@@ -124,14 +124,16 @@ class Progress:
         return now - self.active_ms > limits.idle_seconds * 1000
 
     def between_frames(self) -> None:
-        """Reset the time of the request under way: there is none, or it does not wait for its client."""
+        """Restart the measurement of `slow_ms`: no request has arrived in part, or not its client delays it."""
         self._under_way = None
 
     def slow_ms(self, now: int, arrived: int, limits: LimitOptions) -> int:
-        """Return how long the request under way has been too slow, in ms; 0 unless that is longer than permitted.
+        """Return how long the request that arrives has been too slow, in ms; 0 if it is fast enough.
+
+        Too slow is less than 1 KiB/s, on average over more than `limits.frame_seconds`.
 
         Args:
-            arrived: bytes from the client so far, with unread ones.
+            arrived: all bytes that have come from the client until now, also those that are not read yet.
         """
         if self._under_way is None:
             self._under_way = (now, arrived)
@@ -159,15 +161,17 @@ REFUSED: Final = "refused"  # until all owed responses are sent; then the connec
 
 @dataclass(slots=True, eq=False)
 class Wait:
-    """The wait of one connection: a hold, a mute, or another pause in reading.
+    """The wait of one connection, while no requests are read from its client: a hold, a mute, or another pause.
+
+    In a hold the request that was read last is not forwarded yet; in a mute all were, but their response was throttled.
 
     Args:
         descriptor: the descriptor of the client's socket.
-        owner: called when the client closes during the wait, and at its end.
+        owner: the connection; `client_gone` is called if the client closes during the wait, `resume` at its end.
 
     Attributes:
         kind: MUTED, HELD, FULL or REFUSED; "" without a wait.
-        held_ms, muted_ms: the sums of the holds and of the mutes that have ended.
+        held_ms, muted_ms: how long the holds and the mutes that have ended took in all, in ms.
     """
 
     shared: Shared
@@ -182,9 +186,10 @@ class Wait:
     _held_bytes: int = field(init=False, default=0)
 
     def begin(self, kind: str, now: int, until_ms: int = 0, held_bytes: int = 0) -> None:
-        """Begin a wait that ends at `until_ms`, or when `end` is called if that is 0.
+        """Begin a wait that ends at `until_ms`; with 0, when `end` is called.
 
         Args:
+            kind: MUTED, HELD, FULL or REFUSED.
             held_bytes: the bytes of a held request that were already read.
         """
         self.kind = kind
@@ -244,19 +249,22 @@ _LINGER_MS: Final = 1000  # a drained client that does not close by itself is cl
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """One client's connection: drives its channel, two pumps and one timer.
+    """One client's connection: the sockets to client and broker, a pump for each direction, and the pure channel.
 
     Args:
+        client: the client's socket.
+        peer: the client's address and port, for logs.
         route: the route to the broker.
         on_closed: called once, when both sockets are closed.
         next_route: returns the route to another broker, if the first cannot be reached and any broker will do.
-        tap: the destination of captured requests; None without capture.
+        tap: where captured requests go; None if they are not captured.
 
     Attributes:
         closed: whether it has ended.
         waiting: its hold, mute or other wait.
         dial: the attempt to open the broker connection; None before and afterwards.
-        work: the functions that withdraw the connection's work outside of the loop: jobs, a question.
+        work: functions that cancel what is done for it elsewhere: by pump, the parsing of a large frame in a thread; by
+            channel, a question (a request that the application handles).
     """
 
     _client: Stream
@@ -306,7 +314,7 @@ class Connection:
     # Events of the pumps.
 
     def signalled(self, pump: object) -> None:
-        """Carry out a direction's event: pass on its question, send local responses that are due, or begin a mute."""
+        """Act on an event of a pump's direction: a question for the application, a local response, or a mute is due."""
         if self.closed:  # forwarding has ended the connection
             return
         shown = self.requests if pump is self.requests else self.responses
@@ -339,7 +347,10 @@ class Connection:
             responses.show_kept()
 
     def wait(self, pump: object, now: int) -> None:
-        """Stop reading until the direction's wait or job is over; the client's close is still noticed."""
+        """Stop reading from the pump's source, as its direction has ordered, for a job in a thread, a hold or a mute.
+
+        The client's close is still noticed.
+        """
         if self.closed:
             return
         shown = self.requests if pump is self.requests else self.responses
@@ -366,7 +377,7 @@ class Connection:
             self.close("produce_refused", "over the quota for longer than a Produce may wait", softly=True)
 
     def next_turn(self, pump: object) -> None:
-        """Pass a pump's kept bytes to its direction again in the loop's next turn; nothing is read before."""
+        """Continue with a pump's kept bytes in the next turn of the loop; nothing is read before."""
         if not self.closed:
             self._pause_for(self.requests if pump is self.requests else self.responses, AGAIN)
 
@@ -410,7 +421,10 @@ class Connection:
         self.requests.write_to(broker, descriptor)
 
     def ended(self, pump: object) -> None:
-        """End the connection, or only one direction, after the peer has closed its side and its bytes were written."""
+        """Handle the close of a pump's source, after all of its bytes were written.
+
+        A broker's close ends the connection; a client's is passed on, so that the broker's responses still arrive.
+        """
         if self.closed:
             return
         if pump is self.responses:
@@ -429,12 +443,12 @@ class Connection:
                 self.close("client_closed")
 
     def kept_changed(self, change: int) -> None:
-        """Add a change in the bytes that a pump keeps to the ledger."""
+        """Count a change in the bytes that a pump keeps; above a bound this closes a connection, maybe this one."""
         if not self.closed:
             self._account.add(change)
 
     def failed(self, pump: object, error: Exception, *, writing: bool = False) -> None:
-        """Close the connection after an error of a socket or a protocol error of a peer."""
+        """Close the connection after an error of a pump's source, or of its destination if `writing`."""
         self.close(*failure_of(error, "client" if (pump is self.requests) is not writing else "broker"))
 
     def _question_done(self, outcome: Outcome) -> None:
@@ -464,7 +478,7 @@ class Connection:
     # Calls of the listener and the application.
 
     def reconsider(self) -> None:
-        """Apply changed quotas or switched enforcement: a waiting request is decided on again."""
+        """Decide again on a held request or a mute, after quotas or the enforcement have changed."""
         if not self.closed and self.waiting.kind in (MUTED, HELD):
             self.channel.reconsider()
             self.resume()
@@ -504,7 +518,10 @@ class Connection:
         return IN_SLUICE if _is_unread(requests) else UNASKED
 
     def sweep(self, now: int) -> None:
-        """Close the connection if it is idle for too long, or if a frame takes too long."""
+        """Close the connection if it is idle, or if connecting to the broker or a request takes too long.
+
+        Called every second, with the time in ms.
+        """
         if self.closed:
             return
         limits = self._shared.limits
@@ -536,9 +553,10 @@ class Connection:
             self._account.add(change)
 
     def drain(self, now: int) -> bool:
-        """End the connection at shutdown: end mutes, take no further request, close when idle. True if closed.
+        """Advance the connection's shutdown: end mutes, read no further request, close if idle; return True if closed.
 
-        A pipelining client is never idle: its connection is shut down first, and it closes by itself, or after a while.
+        Called repeatedly. When all responses are sent, the client is told by a shutdown of the sending side, and has a
+        moment to close by itself.
         """
         if self.closed:
             return True
@@ -563,10 +581,12 @@ class Connection:
         return self.channel.idle()
 
     def close(self, cause: str, detail: str = "", *, softly: bool = False) -> None:
-        """Close both sides; no effect after the first call. `cause` is the label under which it is counted.
+        """Close both sides; no effect after the first call.
 
         Args:
-            softly: let the client first read what it was sent (`linger`).
+            cause: the label under which the end is counted and logged; those in QUIET_CAUSES are not.
+            detail: a sentence for the log.
+            softly: whether the client may first read what it was sent (`close_softly`).
         """
         if self.closed:
             return
@@ -613,7 +633,10 @@ class Connection:
     def client_gone(self, reset: bool) -> None:
         """Close the connection, since the client has closed during a wait.
 
-        If requests with acks=0 are still to be delivered, that happens after the wait.
+        The requests of a producer with acks=0 are delivered first, after the wait.
+
+        Args:
+            reset: whether the connection was reset; then nothing is delivered.
         """
         if self.waiting.kind == MUTED:
             self._shared.stats.client_closed_muted += 1

@@ -62,11 +62,13 @@ class Connections(ByAddress[Connection]):
 
 
 def make_room(connections: Connections, arrivals: ByAddress[Arriving], host: str, *, to_arrive: bool) -> bool:
-    """Make room for a new connection by closing the longest idle or arriving one of an address that has too many.
+    """Make room for a new connection by closing one of the address with the most: the longest idle, or an arriving one.
 
     Args:
         host: the host of the new connection; its own address must have fewer connections.
-        to_arrive: whether the room is needed among the arrivals.
+        to_arrive: whether the limit of arriving sockets is reached, and not that of connections.
+
+    Returns: False if no connection may be closed for it.
     """
     if to_arrive or arrivals.largest > connections.largest:
         if not arrivals.can_displace_for(host):
@@ -92,7 +94,7 @@ def end_owner(error: BaseException) -> None:
 
 
 def owner(error: BaseException) -> Connection | Arrival | None:
-    """Return the connection whose callback has raised this error; None if there is none.
+    """Return the connection, or the arriving socket, whose callback has raised this error; None if there is none.
 
     The event loop reports only the exception, and a socket that stays readable would raise it forever. A handler in
     every callback would slow down the hot ones; instead the frames of the traceback identify the connection.

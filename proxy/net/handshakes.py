@@ -31,7 +31,7 @@ Failed = Callable[[Exception], None]
 
 
 class Handshakes:
-    """All handshakes of the process, which take turns."""
+    """Runs all TLS handshakes of the process step by step, for at most TURN_MS in one turn of the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stats: Stats) -> None:
         self._loop = loop
@@ -45,8 +45,8 @@ class Handshakes:
         Args:
             sock: connected and non-blocking, its handshake not begun.
             side: "client" or "broker", under which it is counted.
-            done: the handshake has succeeded.
-            failed: the handshake has failed, or `done` has; an exception other than OSError is a bug in Sluice.
+            done: called when the handshake has succeeded.
+            failed: called with the error when the handshake, or `done`, has failed; one that is no OSError is a bug.
         """
         handshake = Handshake(self._loop, sock, side, done, failed, self.queue)
         self.queue(handshake)
@@ -84,7 +84,7 @@ class Handshakes:
 
 @dataclass(slots=True, eq=False)
 class Handshake:
-    """One handshake: waits for its socket, then for its turn."""
+    """One TLS handshake: waits until its socket is ready, then in the queue for its next step."""
 
     loop: asyncio.AbstractEventLoop
     sock: ssl.SSLSocket | None
@@ -95,7 +95,7 @@ class Handshake:
     _waits: Callable[[int], bool] | None = field(init=False, default=None)  # cancels the wait
 
     def cancel(self) -> None:
-        """Cancel the handshake: no callback is called. The socket belongs to the caller."""
+        """Cancel the handshake: no callback is called. The socket stays open; the caller closes it."""
         self._stop_waiting()
         self.sock = None
 

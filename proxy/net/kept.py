@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 
 class Account:
-    """The kept bytes of one connection.
+    """Counts the bytes that are kept in memory for one connection.
 
     Attributes:
         bytes: the current number.
-        close: closes the connection, with the cause and the reason.
+        close: closes the connection; called with the cause, and a sentence for the log.
     """
 
     __slots__ = ("_accounts", "_ledger", "bytes", "close")
@@ -47,7 +47,7 @@ class Account:
         self.close = close
 
     def add(self, change: int) -> None:
-        """Count more bytes, or fewer; this may close connections, also the account's own."""
+        """Add a change of the kept bytes; above a bound this closes connections, maybe the account's own."""
         if change:
             before = self.bytes
             self.bytes = after = before + change
@@ -55,19 +55,19 @@ class Account:
             self._ledger.changed(self, self._accounts, before, after)
 
     def end(self) -> None:
-        """Close the account with its connection: nothing is kept for it any more."""
+        """End the account, since its connection is closed: subtract all of its bytes."""
         self.add(-self.bytes)
         self._ledger.ended(self._accounts)
 
 
 class Ledger:
-    """All accounts of the process.
+    """Counts the bytes that the process keeps for all connections, and closes connections if they are too many.
 
     Args:
-        bytes_max: the budget.
+        bytes_max: the bound of the whole process.
         connection_bytes_max: the bound of one connection.
         address_bytes_max: the bound of all connections of one address; 0 for none.
-        shared: returns the bytes in tables of the process, which count against the budget too.
+        shared: returns the bytes in tables of the process, which count against `bytes_max` too.
 
     >>> closed = []
     >>> def opened(name):
@@ -128,7 +128,7 @@ class Ledger:
         return Account(self, accounts, close)
 
     def ended(self, accounts: "_AddressAccounts") -> None:
-        """Note a closed connection of an address (called by its account)."""
+        """Register that a connection of this address has closed (called by its account)."""
         accounts.count -= 1
         if not accounts.count:
             del self._by_address[accounts.address]
@@ -149,7 +149,10 @@ class Ledger:
         self.relieve()
 
     def relieve(self) -> None:
-        """Close connections until the budget is met; call it regularly too, since tables grow."""
+        """Close the largest connections until the rest is within `bytes_max`.
+
+        The application calls it periodically, since tables grow without a call here.
+        """
         while self.bytes and self.total > self._bytes_max:
             worst = self._sizes.largest().sizes.largest()
             kept = self.bytes

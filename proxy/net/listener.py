@@ -44,7 +44,12 @@ class Routes(Protocol):
     """The broker addresses behind a port; implemented by `proxy.control.cluster`."""
 
     def upstream(self, broker: int, tried: Collection[Upstream] = ()) -> tuple[int, Upstream | None]:
-        """Return a broker's id and address, None if unknown; for ANY_BROKER, a broker at none of `tried`."""
+        """Return a broker's id and its address; None if the address is not known.
+
+        Args:
+            broker: its id; ANY_BROKER for any broker that is not at an address in `tried`.
+            tried: addresses to which connecting has failed.
+        """
 
     def host(self, broker: int, target: Upstream) -> str:
         """Return the name that the certificate of the broker at this address must have."""
@@ -91,7 +96,7 @@ class Listener:
         return f"listener {self._options.name!r} accepts no connection: {next(iter(self._failures.values()))}"
 
     def close(self) -> None:
-        """Accept the connections that already wait, then stop listening."""
+        """Accept the connections that are in the backlog, then close the ports."""
         for broker, sock in self._sockets.items():
             self._accept(broker)
             self._shared.loop.remove_reader(sock.fileno())

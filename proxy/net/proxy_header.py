@@ -32,11 +32,16 @@ _PORT_MAX: Final = 65535
 
 
 class ProxyHeaderError(ValueError):
-    """The bytes are not a valid header."""
+    """The bytes are not a valid header of the PROXY protocol."""
 
 
 class ProxyHeader(NamedTuple):
-    """A complete header: its length in bytes, and the client's address, None if it has none."""
+    """A complete header of the PROXY protocol.
+
+    Args:
+        length: in bytes.
+        source: the client's host and port; None if it has none, as for a health check of the load balancer.
+    """
 
     length: int
     source: tuple[str, int] | None

@@ -47,28 +47,28 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class Owner(Protocol):
-    """The connection, as a pump reports events to it."""
+    """What a pump calls in its connection; `pump` is the calling one."""
 
     def signalled(self, pump: object) -> None:
-        """Carry out an event for the other direction: a mute has begun, or a local response is due."""
+        """Act on an event of the pump's direction: a question, a mute, or a local response is due."""
 
     def next_turn(self, pump: object) -> None:
-        """Pass the kept bytes again in the next turn of the loop, since this turn is used up."""
+        """Continue with the pump's kept bytes in the next turn of the loop: it has used up this turn."""
 
     def wait(self, pump: object, now_ms: int) -> None:
-        """Carry out the direction's order WAIT, which may have a job, or REFUSE."""
+        """Carry out the order of the pump's direction not to read on: WAIT, maybe for a job in a thread, or REFUSE."""
 
     def ended(self, pump: object) -> None:
-        """The source has closed its direction, and all of its bytes were written."""
+        """Handle the close of the pump's source, after all of its bytes were written."""
 
     def failed(self, pump: object, error: Exception, *, writing: bool = False) -> None:
-        """The source has failed or broken the protocol; with `writing`, the destination has failed."""
+        """Handle an error of the pump's source, or of its destination if `writing`."""
 
     def connect_destination(self) -> None:
-        """Connect the destination: there are bytes for it."""
+        """Connect to the pump's destination: there are bytes to write."""
 
     def kept_changed(self, change: int) -> None:
-        """Add a change to the number of kept bytes; this may close any connection, also the owner."""
+        """Count a change in the bytes that the pump keeps; above a bound this closes a connection, maybe the owner."""
 
 
 def _not_connected(_data: object, _flags: int) -> int:
@@ -82,16 +82,17 @@ def _nothing_to_read(_view: memoryview, _count: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class Pump:
-    """One direction of a connection. Nothing is read while `paused`, which the owner sets (mute, hold, not
-    connected).
+    """Moves the bytes of one direction of a connection: from the client to the broker, or back.
 
     Args:
-        encrypted: whether all bytes go through the buffer.
+        owner: the connection.
+        direction: the channel's logic for this direction, which decides what happens to the bytes.
+        encrypted: whether all bytes must pass through the buffer, for TLS or capture; else large frames are spliced.
         copied_max: the most bytes of a large frame that are copied if they have arrived with the header.
 
     Attributes:
-        owner: the connection that this pump belongs to.
-        at_end: whether the source has closed its direction.
+        at_end: whether the source has closed its side.
+        paused: set by the owner, as for a mute or a hold; nothing is read then.
     """
 
     owner: Owner
@@ -126,7 +127,7 @@ class Pump:
         self._buffer, self._view = self._shared.buffer, self._shared.view
 
     def read_from(self, src: Stream, descriptor: int) -> None:
-        """Start reading; `descriptor` is the source's."""
+        """Start reading from a source, which is connected now; `descriptor` is its descriptor."""
         self.src = src
         self.src_fd = descriptor
         self.direction.passed(0, clock_ns())
@@ -134,7 +135,7 @@ class Pump:
         self.update_reading()
 
     def write_to(self, dst: Stream, descriptor: int) -> None:
-        """Write pending output to the destination, which is connected now."""
+        """Start writing to a destination, which is connected now; `descriptor` is its descriptor."""
         self.dst = dst
         self.dst_fd = descriptor
         self._send_now = dst.send
@@ -144,7 +145,7 @@ class Pump:
 
     @property
     def blocked(self) -> bool:
-        """Whether read bytes wait to be written."""
+        """Whether bytes that were read wait until the destination accepts them."""
         return bool(self._unsent) or self._piped > 0
 
     @property
@@ -158,7 +159,7 @@ class Pump:
         return self.direction.mid_frame() or bool(self._kept)
 
     def update_reading(self) -> None:
-        """Read if and only if there is a source, no output is pending, and the owner has not paused."""
+        """Start or stop reading: it reads while the source is open, no output is pending, and it is not `paused`."""
         wanted = self.src is not None and not (self.paused or self._unsent or self._piped or self.at_end)
         if wanted != self._reading:
             self._reading = wanted
@@ -177,7 +178,7 @@ class Pump:
             self.owner.ended(self)
 
     def show_kept(self) -> None:
-        """Pass the kept bytes to the direction again without new input: its verdict may have changed."""
+        """Let the direction decide again on the kept bytes, without new input."""
         self._show_kept(clock_ns())
 
     def close(self) -> None:

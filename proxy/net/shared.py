@@ -53,7 +53,12 @@ class Dials:
         self.report: Callable[[int, str], object] = lambda _broker, _problem: None
 
     def failed(self, broker: int, problem: str, now_ms: int) -> None:
-        """Count a failed attempt to connect to a broker, and report it at times; -1, an unknown broker, is ignored."""
+        """Count a failed attempt to connect to a broker; the second one in a row, and some later ones, are reported.
+
+        Args:
+            broker: its id; -1, an unknown broker, is ignored.
+            problem: why the attempt has failed.
+        """
         if broker < 0:
             return
         found = self._failures.get(broker)
@@ -92,7 +97,7 @@ _EVENTS_MAX: Final = 256
 
 
 class Hangups:
-    """Watches descriptors for the peer's close only."""
+    """Notices when peers close their connections, without reading from their sockets."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -101,7 +106,7 @@ class Hangups:
         loop.add_reader(self._epoll.fileno(), self._on_events)
 
     def watch(self, fd: int, gone: Callable[[bool], None]) -> None:
-        """Call `gone(reset)` once, when the peer of `fd` closes; `reset`: whether it reads no more responses either."""
+        """Call `gone(reset)` once, when the peer of `fd` closes; `reset`: it does not read responses either."""
         self._callbacks[fd] = gone
         self._epoll.register(fd, select.EPOLLRDHUP)
 
@@ -160,7 +165,7 @@ class Pipes:
         self._logged: set[str] = set()
 
     def take(self) -> Pipe | None:
-        """Return an empty pipe; None if there is none, and the caller uses its buffer."""
+        """Return an empty pipe; None if there is none: the caller then copies through its buffer."""
         if self._idle:
             return self._idle.pop()
         if self._room <= 0:
@@ -179,7 +184,7 @@ class Pipes:
         self._idle.append(pipe)
 
     def discard(self, pipe: Pipe) -> None:
-        """Close a pipe that still contains bytes of a connection."""
+        """Close a pipe that still contains bytes of a closed connection, and so cannot be used again."""
         pipe.close()
         self._room += 1
 
@@ -227,7 +232,7 @@ the broker first, or the reason why there is neither."""
 
 
 def nothing_to_withdraw() -> None:
-    """Do nothing: the request runs to its end even if its client disconnects, or there is none."""
+    """Do nothing: the `Withdraw` of work that is done already, or that runs to its end in any case."""
 
 
 def no_api(_question: Question, _done: OutcomeCallback) -> Withdraw:
@@ -236,32 +241,32 @@ def no_api(_question: Question, _done: OutcomeCallback) -> Withdraw:
 
 
 class Arriving(Protocol):
-    """A connection that is not admitted yet."""
+    """A socket that counts as arriving: it is not admitted as a connection yet, or is being closed softly."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close the socket."""
 
     def displace(self) -> None:
-        """Close it in favor of another address."""
+        """Close the socket to make room for one of another address."""
 
 
 class Taps(Protocol):
-    """Decides whether a connection is captured."""
+    """Decides for each connection whether its requests are captured."""
 
     def tap(self, ip: str, listener: str) -> Tap | None:
-        """Return the tap of a connection; None if its requests are not captured."""
+        """Return what passes a connection's requests to the capture; None if they are not captured."""
 
 
 class Shared:
     """The state of the process that all connections use. The read buffer is used within one callback and never kept.
 
     Attributes:
-        ask: responds to the questions of channels, outside of the loop.
+        ask: handles questions: clients' requests to which a channel cannot respond itself.
         broker_tls: TLS towards brokers; None for plaintext.
-        dials: the brokers that cannot be connected to.
-        kept: the ledger of kept bytes.
-        recorder: takes captured rows; None without capture.
-        arrivals: connections whose PROXY header or TLS handshake is not complete.
+        dials: reports the brokers to which connecting fails.
+        kept: counts and bounds the bytes that are kept in memory for peers.
+        recorder: decides which connections are captured; None without capture.
+        arrivals: sockets whose PROXY header or TLS handshake is not complete, and those that are being closed softly.
         worker: parses large frames in a thread.
     """
 

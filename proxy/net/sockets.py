@@ -129,10 +129,10 @@ BRIEF_SECONDS: Final = 0.1
 
 
 def close_softly(client: Stream, shared: Shared, host: str, seconds: float = LINGER_SECONDS) -> None:
-    """Shut down the sending side, and close when the peer has closed, or after a while.
+    """Shut down the sending side, and close the socket when the peer has closed, but after `seconds` at the latest.
 
     Args:
-        host: the peer's host; the socket counts as its connection until it is closed.
+        host: the peer's host; until it is closed the socket counts as an arriving one of this host.
     """
     try:
         client.shutdown(socket.SHUT_WR)

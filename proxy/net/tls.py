@@ -21,14 +21,14 @@ _VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "requir
 
 
 class TlsSide:
-    """The TLS context of one side.
+    """Sluice's TLS towards clients or brokers: the base class of both.
 
     Args:
-        options: the side's TLS options.
-        path: the configuration key, for error messages.
+        options: the TLS options of one table of the configuration.
+        path: the key of that table, for error messages.
 
     Attributes:
-        context: for new connections; a reload replaces it.
+        context: the TLS context of new connections; a reload replaces it.
 
     Raises:
         ConfigError: the files do not give a valid context.
@@ -49,7 +49,7 @@ class TlsSide:
         raise NotImplementedError
 
     def expires_at(self) -> float | None:
-        """Return when the side's own certificate expires, in seconds since the epoch; None if there is none."""
+        """Return when Sluice's own certificate expires, in seconds since the epoch; None if it has none here."""
         return _expires_at(self._cert_file)
 
 
@@ -73,7 +73,7 @@ class ServerTls(TlsSide):
         return context
 
     def user(self, sock: ssl.SSLSocket) -> str:
-        """Return the principal of a client after its handshake.
+        """Return the principal's name of a client after its handshake; ANONYMOUS without a client certificate.
 
         Raises:
             NoMatchingRuleError: no principal mapping rule applies.
@@ -86,7 +86,7 @@ class ServerTls(TlsSide):
 
 
 class BrokerTls(TlsSide):
-    """The TLS context towards brokers; its own certificate is Sluice's, for brokers that want one."""
+    """The TLS context towards brokers; it can have a certificate of Sluice, for brokers that ask for one."""
 
     def __init__(self, options: ClusterTls, path: str = "cluster.tls") -> None:
         self._options = options

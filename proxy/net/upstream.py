@@ -49,9 +49,10 @@ class Dial:
     """One attempt to connect to a broker.
 
     Args:
-        next_route: returns a broker at none of the tried addresses; None if no other broker will do.
+        route: the broker to connect to.
+        next_route: returns the route to a broker at none of the given addresses; None if only `route` will do.
         opened: called with the connected stream and the broker's id.
-        failed: called with the cause and the detail. Neither is called after `cancel`.
+        failed: called with the cause, a label, and a sentence. Neither is called after `cancel`.
     """
 
     route: Route
@@ -66,7 +67,7 @@ class Dial:
     _since_ms: int = field(init=False, default_factory=now_ms)
 
     def begin(self) -> None:
-        """Connect, from the loop's next turn on."""
+        """Start to connect in the next turn of the loop."""
         self._scheduled = self.shared.loop.call_soon(self._connect)
 
     def _connect(self) -> None:
@@ -92,7 +93,7 @@ class Dial:
         self.shared.loop.add_writer(broker.fileno(), self._connected, broker, upstream)
 
     def overdue(self, now: int) -> bool:
-        """Whether the attempt takes too long; the caller ends it then."""
+        """Whether the attempt takes longer than `limits.connect_seconds`; the caller then cancels it."""
         limit_seconds = self.shared.limits.connect_seconds
         if now - self._since_ms <= limit_seconds * 1000:
             return False
