@@ -28,10 +28,10 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of a command or of a subcommand: no abbreviations, defaults in its help.
+    """The parser of a command or subcommand: options cannot be abbreviated, and the help shows their defaults.
 
-    `program` in the parsed options is the command as typed, without its arguments, for a hint at `--help`. Unknown
-    arguments are reported with the usage of that command; argparse itself shows the whole program's.
+    `program` in the parsed options is the command as typed, without its arguments, for messages that name `--help`.
+    Unknown arguments are reported with the usage of that command; argparse itself shows the whole program's.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -72,11 +72,11 @@ def _guess(command: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
 
 
 class OldSpelling(argparse.Action):
-    """An option of an earlier release: not in the help, and it warns.
+    """An option as an earlier release spelled it: it sets the new option, warns, and is not in the help.
 
     Args:
-        const: the value of the new option.
-        instead: the new spelling.
+        const: the value that it gives to the new option.
+        instead: the new spelling, for the warning.
     """
 
     def __init__(self, option_strings: Sequence[str], dest: str, *, const: object, instead: str) -> None:
@@ -103,14 +103,14 @@ def warn_old_spelling(program: str, old: str, instead: str) -> None:
 
 
 def add_format(parser: argparse.ArgumentParser, *, json_was: bool = False) -> None:
-    """Add `--format table|json`; `json_was`: an earlier release spelled the second one `--json`."""
+    """Add `--format table|json`; with `json_was` also `--json`, the old spelling of `--format json`."""
     parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="format of the output")
     if json_was:
         add_old_json(parser)
 
 
 def print_result(form: str, document: Mapping[str, Any], lines: Iterable[str]) -> None:
-    """Print a command's result in the format of `--format`: the document, or lines for people."""
+    """Print a command's result: the document if `form` (the value of `--format`) is "json", else the lines."""
     if form == "json":
         print(json.dumps(document, indent=2))
     else:
@@ -132,7 +132,7 @@ def not_installed(package: str, extra: str) -> str:
 
     Args:
         package: its name on the package index.
-        extra: the extra of Sluice's that has it.
+        extra: the optional dependency group (extra) of Sluice that contains it.
     """
     pip = f"{shlex.quote(sys.executable)} -m pip"
     return (

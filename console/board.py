@@ -1,4 +1,4 @@
-"""All members: who responds, and what they say together.
+"""All members: which of them respond, and their merged documents.
 
 Every member is probed for as long as the console runs; lists are asked for when a page wants them, and for the history.
 Members that a fleet names are added by themselves. Nothing here knows pages.
@@ -80,7 +80,7 @@ class _Ring:
 
 
 class History:
-    """Each client's share of time by cause, and each broker's p99, in slots over the last quarter of an hour.
+    """Each client's time by part, and each broker's p99, over the last quarter of an hour in slots of SLOT_SECONDS.
 
     >>> from proxy.explain.documents import Times
     >>> history = History()
@@ -116,15 +116,16 @@ class History:
             self._add_broker(broker, slot)
 
     def client(self, key: _Key, now: float, slots: int = _SLOTS) -> list[Sample]:
-        """Return a client's times (shares, 0 to 1, in the order of `NAMES`) in the last slots, the oldest first.
-        None in place of a slot in which the client was not seen.
+        """Return a client's times in the last slots, the oldest slot first.
+
+        A slot has shares of the time (0 to 1) in the order of `NAMES`; it is None if the client was not seen in it.
         """
         ring = self._clients.get(key)
         last = int(now // SLOT_SECONDS)
         return [None if ring is None else ring.get(slot) for slot in range(last - slots + 1, last + 1)]
 
     def broker(self, broker: int, now: float, slots: int = _SLOTS) -> list[float | None]:
-        """Return a broker's p99 in ms in the last slots, the oldest first; None in place of an unknown one."""
+        """Return a broker's p99 in ms in the last slots, the oldest first; None for a slot without a known p99."""
         found = dict(self._brokers.get(broker, ()))
         last = int(now // SLOT_SECONDS)
         return [found.get(slot) for slot in range(last - slots + 1, last + 1)]
@@ -169,11 +170,11 @@ class ConsoleOptions:
 
     Args:
         admins: admin ports of members, as URLs without a final slash.
-        host: where the page is served; "127.0.0.1" unless told.
-        port: 0 for a free one.
+        host: the address that the page is served at.
+        port: its port; 0 for any free one.
         refresh_seconds: the time between two requests to a member while a page is open.
         names: host names under which an operator's own proxy serves the page.
-        token: what a browser must show; "" for none.
+        token: the secret that a browser must send to log in; "" if no login is needed.
     """
 
     admins: tuple[str, ...]
@@ -201,7 +202,7 @@ class Happened(NamedTuple):
 
 
 class Board:
-    """The members, and what their documents say together.
+    """Reads the documents of all members, and merges them for the pages; a member is one Sluice with its admin port.
 
     Args:
         options: the options, with the members that the operator has named.
@@ -222,7 +223,7 @@ class Board:
 
     @property
     def members(self) -> Sequence[Member]:
-        """All members, those that the operator has named first."""
+        """All known members: first those that the operator has named, then those that a fleet has named."""
         return tuple(self._members.values())
 
     @property
@@ -231,7 +232,7 @@ class Board:
         return sum(member.failures for member in self.members)
 
     async def run(self) -> None:
-        """Probe the members and write the history, until cancelled."""
+        """Probe the members every few seconds and write the history, until cancelled."""
         for admin in self._options.admins:
             self._add(admin, "", given=True)
         try:
@@ -243,7 +244,7 @@ class Board:
             await self._client.aclose()
 
     def look(self) -> None:
-        """Register that a page is open; without one for _UNSEEN_SECONDS, members are probed more rarely."""
+        """Register that a page is open; if none has been for _UNSEEN_SECONDS, members are probed more rarely."""
         self._looked_at = time.monotonic()
 
     async def clients(self, window: int) -> ClientsDocument:
@@ -271,7 +272,7 @@ class Board:
 
     @property
     def shared(self) -> bool:
-        """Whether the members share their budgets."""
+        """Whether the members share their budgets (quotas): all are of a fleet, or there is only one."""
         return one_budget([one.status.member for one in self.members if one.status is not None])
 
     async def brokers(self) -> tuple[BrokerTimes, ...]:

@@ -18,7 +18,7 @@ _PROBLEM_CHARACTERS_MAX: Final = 100
 
 
 class Cause(NamedTuple):
-    """Why a client waits, or what it does.
+    """Why a client waits; if it does not wait, what takes most of its time.
 
     Args:
         kind: quota, observed, broker, client, sluice, over (a limit, without waiting), or calm.
@@ -31,7 +31,7 @@ class Cause(NamedTuple):
 
 
 def cause(client: ClientRow, brokers: Sequence[BrokerTimes]) -> Cause:
-    """Return why the client waits; if it does not, what it does."""
+    """Return why the client waits; if it does not wait, what takes most of its time."""
     times, rule = client.time.parts, client.rule
     wait = client.time.waited
     if wait >= WAITS_MIN and rule is not None:
@@ -57,8 +57,10 @@ def cause(client: ClientRow, brokers: Sequence[BrokerTimes]) -> Cause:
 
 
 def trouble(client: ClientRow, brokers: Sequence[BrokerTimes]) -> float:
-    """Return a sort key, highest first: clients that wait for a quota, with another cause, over a limit; the
-    busiest.
+    """Return a sort key: the higher it is, the more the client needs an operator.
+
+    First come clients that wait for a quota, then those that wait for something else, then those over a limit without
+    waiting, then all others, the busiest first.
     """
     found = cause(client, brokers)
     rank = {"quota": 2.0, "observed": 2.0, "calm": 0.0}.get(found.kind, 1.0)
@@ -66,7 +68,7 @@ def trouble(client: ClientRow, brokers: Sequence[BrokerTimes]) -> float:
 
 
 def limit_text(rule: Rule | ShortRule) -> str:
-    """Return a rule in words: key, value, entity."""
+    """Return a limit in words: its quota key, value and entity."""
     value = "" if rule.value is None else f" {amount(rule.kind, rule.value)}"
     return f"{rule.key}{value}{f' of {rule.holder}' if rule.holder else ''}"
 

@@ -41,16 +41,18 @@ _Value = TypeVar("_Value", bound=Document)
 
 
 class MemberError(Exception):
-    """A member does not respond, or not with Sluice's JSON."""
+    """A member does not respond, or its response is not a document of Sluice's `/v1`."""
 
 
 class Look(NamedTuple, Generic[_Value]):
-    """A document to request.
+    """A request for a document of a member's `/v1`.
 
     Args:
         path: its path with the query.
         kind: the type that it is decoded into.
-        age: how old a document read earlier may be, in seconds.
+        age: how old, in seconds, a copy that was read earlier may be to be used instead.
+        bytes_max: the longest accepted response.
+        seconds_max: the longest time for the whole response.
     """
 
     path: str
@@ -71,7 +73,7 @@ class _Kept:
 
 
 def new_client() -> httpx.AsyncClient:
-    """Create the client for all members: no proxies of the environment, no redirects, nothing compressed."""
+    """Create the HTTP client for all members: no proxies from the environment, redirects or compressed responses."""
     return httpx.AsyncClient(
         trust_env=False,
         follow_redirects=False,
@@ -84,11 +86,13 @@ def new_client() -> httpx.AsyncClient:
 
 
 class Member:
-    """One Sluice, with its last documents.
+    """One Sluice whose admin port the console reads, with the last documents from it.
+
+    A member is silent from a failed request until `probe` succeeds again; only `probe` requests anything meanwhile.
 
     Args:
         admin: its admin port, a URL without a final slash.
-        given: whether the operator named it; else the fleet did.
+        given: whether the operator named it; if not, another member's fleet did.
     """
 
     def __init__(self, admin: str, client: httpx.AsyncClient, *, given: bool) -> None:
@@ -114,7 +118,7 @@ class Member:
         return own or self.fleet_name or self.admin.partition("://")[2]
 
     async def probe(self) -> None:
-        """Request the member's status and fleet, even while it is silent; if it responds, it is not silent any more.
+        """Request the member's status and fleet, even while it is silent; if both succeed, it is no longer silent.
 
         Raises:
             MemberError: it does not respond.
@@ -128,7 +132,7 @@ class Member:
         self.silent_since, self.problem, self.responds, self._broken = None, "", True, None
 
     async def read(self, look: Look[_Value]) -> _Value | None:
-        """Return a document, at most `look.age` seconds old; None if it is not offered, or the member is silent.
+        """Return a document, at most `look.age` seconds old; None if the member does not offer it, or is silent.
 
         Simultaneous callers share one request; a document that takes long is requested more rarely.
         """
@@ -156,10 +160,10 @@ class Member:
         return kept
 
     async def ask(self, look: Look[_Value]) -> _Value | None:
-        """Request a document; None if the member does not offer it, or lacks the workers for it.
+        """Request a document; None if the member does not offer it, or none of its workers can respond.
 
         Raises:
-            MemberError: the member does not respond, or not with Sluice's JSON; it is silent from now on.
+            MemberError: the member does not respond, or not with such a document; it is silent from now on.
         """
         name = look.path.partition("?")[0]
         try:
@@ -191,7 +195,7 @@ class Member:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The member's workers that its documents of the last LACKS_SECONDS lack."""
+        """The member's worker processes whose figures were missing in documents of the last LACKS_SECONDS."""
         since = time.monotonic() - LACKS_SECONDS
         found = (one for at, missing in self._missing.values() if at >= since for one in missing)
         # By worker: how long it has been silent differs from document to document.

@@ -52,10 +52,11 @@ NEIGHBOURS_MAX: Final = 20  # of all members together
 
 
 def bound(document: Document, member: str) -> None:
-    """Cut a member's lists to their largest permitted lengths, and write the member's name into each row.
+    """Cut the lists in a member's document to their permitted lengths, and write the member's name into each row.
 
     Args:
-        member: its name, or its admin port as given.
+        document: a document of any kind, which is changed in place.
+        member: the member's name, or its admin port as given.
     """
     document.missing = tuple(replace(one, member=member) for one in document.missing[:WORKERS_MAX])
     if isinstance(document, ClientsDocument):
@@ -94,7 +95,11 @@ def one_budget(names: Sequence[str]) -> bool:
 
 
 def merge_clients(lists: Sequence[ClientsDocument], *, shared: bool = True) -> ClientsDocument:
-    """Return all members' clients, each once, those that wait longest first; `shared`: whether budgets are shared."""
+    """Return all members' clients, each once, those that wait longest first.
+
+    Args:
+        shared: whether the members share their budgets; if so, rates beside a limit are added up.
+    """
     found: dict[tuple[str, str], ClientRow] = {}
     for client in chain.from_iterable(one.clients for one in lists):
         key = client.user, client.client_id
@@ -162,7 +167,11 @@ def merge_brokers(lists: Iterable[Sequence[BrokerTimes]]) -> tuple[BrokerTimes, 
 
 
 def merge_rules(lists: Iterable[Sequence[RuleRow]], *, shared: bool = True) -> tuple[RuleRow, ...]:
-    """Return each rule once; its numbers of clients are those of the member that has the most."""
+    """Return each limit once; its numbers of clients are those of the member that has the most.
+
+    Args:
+        shared: whether the members share their budgets; if so, rates beside a limit are added up.
+    """
     together = sum if shared else max
     found: dict[tuple[str, str, str], RuleRow] = {}
     for rule in chain.from_iterable(lists):
@@ -205,7 +214,8 @@ def merge_client(
     Args:
         found: the documents of the members that know the client, at least one, each `bound`.
         missing: the admin ports of members that did not respond.
-        shared: whether the members share their budgets; if not, neighbours are of the one where it waits longest.
+        shared: whether the members share their budgets; if not, `neighbours` is that of the member where it waits
+            longest.
     """
     first = worst(found)
     document = replace(
@@ -367,8 +377,9 @@ def guesses(clients: Iterable[ClientRow], *, user: str | None, client_id: str | 
     """Return the clients with the nearest names: this client id of other users first; at most GUESSES_MAX.
 
     Args:
-        user: what was asked for; None: any.
-        client_id: likewise; without one, the guesses are of users, with an empty client id.
+        user: the requested user; None for any.
+        client_id: the requested client id; None if a user was requested: the guesses are then users, with an empty
+            client id.
     """
     known = [(one.user, one.client_id) for one in clients][:_GUESSED_NAMES_MAX]
     if client_id is None:

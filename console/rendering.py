@@ -40,7 +40,9 @@ _PARTS: Final = {"broker": (BROKER,), "client": (CLIENT,), "sluice": (SLUICE,)}
 
 
 def spark(samples: Sequence[Sample], kind: str = "quota") -> str:
-    """Return the SVG path of the time that a cause took, in a box of SPARK_WIDTH x SPARK_HEIGHT.
+    """Return the SVG path of a sparkline: the share of the time that one cause took, in each sample.
+
+    It fills a box of SPARK_WIDTH x SPARK_HEIGHT.
 
     Args:
         samples: shares of the time (0 to 1) in the order of `NAMES`; None is a gap.
@@ -54,7 +56,7 @@ def spark(samples: Sequence[Sample], kind: str = "quota") -> str:
 
 
 def values_spark(values: Sequence[float | None], top: float) -> str:
-    """Return the SVG path of the area under values; `top` has the full height, None is a gap."""
+    """Return the SVG path of the area under a curve of values; the value `top` has the full height, None is a gap."""
     width = SPARK_WIDTH / max(1, len(values))
     path: list[str] = []
     open_ = False
@@ -75,8 +77,9 @@ def values_spark(values: Sequence[float | None], top: float) -> str:
 
 
 def stack(times: Sequence[float]) -> list[tuple[str, float, float]]:
-    """Return name, start and width of the parts of a client's time, in drawing order, in a bar of BAR_WIDTH.
-    Idle and empty parts are left out. `times`: shares of the time (0 to 1) in the order of `NAMES`.
+    """Return name, start and width of each part of a client's time in a stacked bar of BAR_WIDTH.
+
+    Idle and empty parts are left out. `times` are shares of the time (0 to 1) in the order of `NAMES`.
 
     >>> stack((0, 0.25, 0, 0, 0, 0, 0.75))
     [('muted', 0, 25.0)]
@@ -91,7 +94,7 @@ def stack(times: Sequence[float]) -> list[tuple[str, float, float]]:
 
 
 def timeline(samples: Sequence[Sample], width: int, height: int) -> list[tuple[str, str]]:
-    """Return name and SVG path of each part of a client's time, stacked, a column for each sample; idle is left out.
+    """Return name and SVG path of each part of a client's time: stacked columns, one for each sample, without idle.
 
     >>> timeline([(0, 0.5, 0, 0.25, 0, 0, 0.25), None], 100, 40)
     [('muted', 'M0 40V20H50V40Z'), ('broker', 'M0 20V10H50V20Z')]
@@ -159,7 +162,7 @@ class Renderer:
         )
 
     def panels(self, view: View) -> dict[str, str]:
-        """Return the HTML of each panel of a view, by name."""
+        """Return the HTML of each panel (section) of a view, by name; a page in a browser is updated panel by panel."""
         return {
             name: Markup(
                 self._environment.get_template(f"panels/{name}.html").render(**view.values, view=view)

@@ -35,7 +35,7 @@ _STYLES: Final = {
 
 
 class Verdict(ModalScreen[None]):
-    """The screen of one client: the sentence and its numbers."""
+    """The screen of one client: the sentence that says why it waits, and its numbers."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape,enter,q", "dismiss", "back")]
     CSS = """
@@ -56,17 +56,17 @@ class Verdict(ModalScreen[None]):
             yield self.text
 
     def show(self, lines: Sequence[str]) -> None:
-        """Replace the text by these lines."""
+        """Replace the shown text by these lines."""
         self.text.update("\n".join(lines))
 
 
 class Live(App[int]):
-    """The application: the table of all clients, asked for again and again.
+    """The terminal application of `sluice top`: a table of all clients, which is requested again and again.
 
     Args:
-        ask: returns the page of a window in seconds; called in a thread, it may take seconds.
-        verdict: returns the lines of a client, by user, client id and window.
-        iterations: the number of pages after which it ends; 0 for never.
+        ask: returns the page for a window in seconds; called in a thread, since it may take seconds.
+        verdict: returns the lines that explain a client, given its user, its client id and the window in seconds.
+        iterations: the number of pages after which it ends; 0 if it does not end by itself.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -288,7 +288,7 @@ class Live(App[int]):
         self.action_sort(COLUMNS[event.column_index])
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Open the verdict."""
+        """Open the screen of the selected client."""
         if event.cursor_row < len(self._shown):
             screen = Verdict(self._shown[event.cursor_row])
             self.push_screen(screen)

@@ -64,11 +64,12 @@ _GUESSES_MAX: Final = 8  # at once
 
 
 class Guard:
-    """Checks every request before it reaches the pages: host, token, and headers of the response.
+    """The ASGI middleware before all pages: refuses a wrong host or token, and sets headers of the response.
 
     Args:
         names: allowed names in the Host header, beside addresses and localhost.
-        token: the secret that a browser must have sent at its login; "" for none.
+        app: the application with the pages.
+        token: the secret that a browser must have sent at its login; "" if no login is needed.
         login_page: the HTML of the page that asks for the token; its argument says whether the last one was wrong.
     """
 

@@ -47,7 +47,7 @@ class MemberState(NamedTuple):
     Args:
         admin: its admin port, as given.
         problem: why it does not respond; "" if it does.
-        missing: its workers whose clients its documents lack.
+        missing: its worker processes whose clients are missing in its documents, each with the reason.
     """
 
     admin: str
@@ -64,7 +64,7 @@ class MemberState(NamedTuple):
 
 
 class Page(NamedTuple):
-    """All members' clients over the `window` seconds that end at the time `at`."""
+    """What `sluice top` shows at once: all members' clients over the `window` seconds that end at the time `at`."""
 
     at: datetime
     window: int
@@ -92,7 +92,7 @@ def heading(page: Page) -> str:
 
 
 def warnings(page: Page) -> Iterator[str]:
-    """Yield what an operator must not miss: quotas that are not enforced, members and workers that are silent."""
+    """Yield warnings for an operator: quotas that are not enforced, members and workers without a response."""
     for one in page.members:
         name = printable(one.name)
         if one.problem:
@@ -155,11 +155,12 @@ class _Asked:
 
 
 class Members:
-    """The members that the command names.
+    """The members whose admin ports the command line names; requests their documents in threads.
 
     Args:
-        read: reads a document of an admin port.
-        read_all: reads a document of several.
+        read: reads a document from one admin port.
+        read_all: reads a document from several admin ports.
+        seconds_max: the time for the responses of all members together.
     """
 
     def __init__(
@@ -239,8 +240,9 @@ class Row(NamedTuple):
 
     Args:
         waits: the share of the time (0 to 1) that its worst connection waits for quotas.
-        limit: the limit that it is closest to, with its rate; None if none matches, or the member tells none.
-        trouble: sort key: those that wait for quotas, those with another cause, then the busiest.
+        why: why it waits, or what takes most of its time, in words; `kind` is its `Cause.kind`.
+        limit: the limit that it is closest to, with its rate; None if no limit matches it, or the member sends none.
+        trouble: the sort key of `causes.trouble`: the higher, the more it needs an operator.
     """
 
     client: ClientRow
@@ -262,7 +264,7 @@ class Row(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The first of the sorted rows, and how many rows the filter has found (`matching`)."""
+    """The sorted rows to show, and how many rows the filter has found in all (`matching`)."""
 
     rows: tuple[Row, ...]
     matching: int

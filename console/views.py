@@ -34,7 +34,7 @@ _PAGES_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The query of a page's address; unknown values are replaced by the defaults."""
+    """The query parameters of a page's URL; invalid values are replaced by the defaults."""
 
     window: int = 60
     q: str = ""
@@ -50,7 +50,7 @@ class Asked:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> "Asked":
-        """Parse the query of an address.
+        """Parse the query parameters of a URL.
 
         >>> Asked.of({"window": "7", "sort": "client", "page": "x", "q": "web"})
         Asked(window=60, q='web', sort='client', order='asc', show='all', page=1, user='', client_id='', ...)
@@ -74,7 +74,10 @@ class Asked:
         )
 
     def link(self, **changes: Any) -> str:
-        """Return the query of the same page with other values; defaults are left out."""
+        """Return the query string of the same page with these parameters changed, for a link; defaults are left out.
+
+        Sorting by the present column again reverses the order. Any change but of `page` or `window` leads to page 1.
+        """
         other, usual = replace(self, **changes), Asked()
         if "sort" in changes and "order" not in changes:
             reverse = changes["sort"] == self.sort and self.order == _first_order(self.sort)
@@ -99,6 +102,7 @@ class Chosen:
     Args:
         matching: how many clients the filter has found.
         first: the number of the first row, from 1.
+        page, pages: the number of this page, and of all pages.
     """
 
     rows: tuple[ClientRow, ...]
@@ -109,7 +113,7 @@ class Chosen:
 
 
 def choose(clients: Sequence[ClientRow], asked: Asked, brokers: Sequence[BrokerTimes]) -> Chosen:
-    """Return the requested page of the matching clients, sorted; the last page if there is none of that number."""
+    """Filter and sort the clients, and return the requested page; the last page if the number is too large."""
     found = [client for client in clients if _matches(client, asked)]
     found.sort(key=_key(asked.sort, brokers), reverse=asked.order == "desc")
     pages = max(1, -(-len(found) // ROWS_PER_PAGE))
@@ -156,14 +160,15 @@ _TIMELINE_SLOTS_MIN: Final = 36  # three minutes
 
 
 class View(NamedTuple):
-    """A page: which templates, and their values.
+    """A page before it is rendered: the names of its panels (sections, each a template), and their values.
 
     Args:
+        name: the name of the page, which is also that of its stream of updates.
         title: the title of the document.
-        panels: the names of their templates, in order.
-        side: the names of those in a second column.
-        values: the values of all templates.
-        found: False if no member knows the client.
+        panels: the panels of the main column, in order.
+        side: the panels of a second column.
+        values: the values for all templates.
+        found: False if the page is about a client that no member knows.
     """
 
     name: str
@@ -175,12 +180,12 @@ class View(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether all members respond, and no documents lack workers."""
+        """Whether the page is complete: all members respond, and so do all of their worker processes."""
         return self.values["responding"] == len(self.values["members"]) and not self.values["lacking"]
 
 
 class TroubledClient(NamedTuple):
-    """A client that waits, with the sentence that says why."""
+    """A client that waits, with the sentence that says why, and its times in the last minutes."""
 
     client: ClientRow
     kind: str
@@ -190,14 +195,14 @@ class TroubledClient(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A client beside the limit that it is closest to."""
+    """A client, and the limit that it is closest to."""
 
     client: ClientRow
     quota: Quota
 
 
 async def overview(board: Board, asked: Asked) -> View:
-    """Return the first page: the clients with the most trouble, and all clients."""
+    """Return the first page: the clients that most need an operator, then the list of all clients."""
     found, brokers = await asyncio.gather(board.clients(asked.window), board.brokers())
     worst_first = sorted(found.clients, key=lambda client: trouble(client, brokers), reverse=True)
     troubled = await _troubled(board, asked, worst_first, brokers)
@@ -262,7 +267,7 @@ async def client(board: Board, asked: Asked) -> View:
 
 
 async def rule(board: Board, asked: Asked) -> View:
-    """Return the page of one rule, with all clients under it."""
+    """Return the page of one limit, with all clients that it applies to."""
     found, brokers, rules = await asyncio.gather(board.clients(asked.window), board.brokers(), board.rules())
     under = [one for one in found.clients if _is_under(one, asked)]
     chosen = choose(under, asked, brokers)
@@ -286,7 +291,7 @@ async def rule(board: Board, asked: Asked) -> View:
 
 
 async def rules(board: Board, asked: Asked) -> View:
-    """Return the page of all rules with their use."""
+    """Return the page of all limits, with how much of each is used."""
     found = await board.rules()
     return View("rules", "Quotas", ("banners", "rules"), {**_common(board, asked), "rules": found})
 

@@ -53,7 +53,7 @@ _CHALLENGE: Final = re.compile(rb"r=[^,]*,s=[^,]*,i=([0-9]{1,9})(?:,[^i,][^,]*)*
 
 
 class Connection:
-    """An open connection. At most one task may use it at a time.
+    """An open connection to a broker or a Sluice proxy. At most one task may use it at a time.
 
     Attributes:
         address: host and port as given.
@@ -91,7 +91,7 @@ class Connection:
         Args:
             tls: None for plaintext.
             server_hostname: the name that the broker's certificate must have; `host` if it is empty.
-            login: authenticates the connection with a broker of this name; None without SASL.
+            login: called with the new connection and the broker's host name, to authenticate it; None without SASL.
 
         Raises:
             OSError: the broker cannot be reached, or its certificate is not trusted.
@@ -174,7 +174,7 @@ class Exchange:
     Args:
         mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM.
         host: the name of the broker.
-        encrypted: whether the connection has TLS, without which AWS_MSK_IAM is refused.
+        encrypted: whether the connection has TLS; without it, AWS_MSK_IAM is refused.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class Exchange:
         return token
 
     def receive(self, token: bytes) -> bool:
-        """Process the broker's token; returns whether the exchange has ended.
+        """Process the broker's token; return True if the exchange has ended, False if `token` is to be sent next.
 
         Raises:
             LoginError: the token is invalid, or does not prove that the broker knows the password (SCRAM).

@@ -61,7 +61,7 @@ Partition = tuple[str, int]
 
 
 class Broker(NamedTuple):
-    """A broker in the response of another one; its values are not validated."""
+    """A broker's id and address as another broker returns them; the values are not validated."""
 
     broker: int
     host: str
@@ -69,7 +69,7 @@ class Broker(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition; the leader is -1 if there is none."""
+    """A partition's leader (-1 if there is none), replicas and in-sync replicas, as broker ids."""
 
     leader: int
     replicas: tuple[int, ...]
@@ -97,7 +97,7 @@ class ClusterMetadata(NamedTuple):
 
 
 class TopicMetadata(NamedTuple):
-    """A topic's name and id as a broker knows them; the name is empty if the broker does not know the id."""
+    """A topic's name and id as a broker knows them; the name is None or "" if the broker does not know the id."""
 
     error_code: int
     name: str | None
@@ -116,35 +116,38 @@ class Described(NamedTuple):
 
 
 def brokers() -> Request[list[Broker]]:
-    """Return the request for the brokers that are alive."""
+    """Return the Metadata request for the brokers that are alive, without topics."""
     asked = messages.MetadataRequest(version=_BROKERS_VERSION, topics=[])
     return request_of(asked, messages.MetadataResponse, _brokers, _BROKERS_BYTES_MAX)
 
 
 def all_topics() -> Request[ClusterMetadata]:
-    """Return the request for all topics with their partitions, in the version of `brokers`, which has no topic ids."""
+    """Return the Metadata request for all topics with their partitions, in a version without topic ids."""
     asked = messages.MetadataRequest(version=_BROKERS_VERSION, topics=None)
     return request_of(asked, messages.MetadataResponse, _cluster, _EVERYTHING_BYTES_MAX)
 
 
 def partitions(topics: Sequence[str], version: int = _TOPICS_VERSION) -> Request[ClusterMetadata]:
-    """Return the request for these topics with their partitions; before version 12 the ids are zeros."""
+    """Return the Metadata request for these topics with their partitions; before version 12 topic ids are zeros."""
     asked = _asked(topics, version)
     return request_of(asked, messages.MetadataResponse, _cluster, _TOPICS_BYTES_MAX)
 
 
 def topics_by_name(names: Sequence[str]) -> Request[list[TopicMetadata]]:
-    """Return the request for the ids of topics."""
+    """Return the Metadata request that finds topics' ids by their names."""
     return request_of(_asked(names), messages.MetadataResponse, _topics, _TOPICS_BYTES_MAX)
 
 
 def topics_by_id(topic_ids: Sequence[bytes]) -> Request[list[TopicMetadata]]:
-    """Return the request for the names of topics."""
+    """Return the Metadata request that finds topics' names by their ids."""
     return request_of(_asked(topic_ids), messages.MetadataResponse, _topics, _TOPICS_BYTES_MAX)
 
 
 def registered_brokers() -> Request[tuple[int, frozenset[int]]]:
-    """Return the request for every registered broker, alive or not (Kafka 4.0); the result: error code and ids."""
+    """Return the DescribeCluster request for every registered broker, alive or fenced (Kafka 4.0).
+
+    Its response is decoded into the error code and the brokers' ids.
+    """
     asked = admin.DescribeClusterRequest(
         version=_CLUSTER_VERSION,
         include_cluster_authorized_operations=False,
@@ -203,12 +206,12 @@ def _registered(response: Any) -> tuple[int, frozenset[int]]:
 
 
 def describe_topics(names: Sequence[str], keys: Sequence[str]) -> Request[list[Described]]:
-    """Return the request for these configs of topics."""
+    """Return the DescribeConfigs request for the configs `keys` of topics."""
     return _describe(_TOPIC_CONFIGS, names, keys)
 
 
 def describe_brokers(brokers: Sequence[int], keys: Sequence[str]) -> Request[list[Described]]:
-    """Return the request for these configs of brokers."""
+    """Return the DescribeConfigs request for the configs `keys` of brokers."""
     return _describe(_BROKER_CONFIGS, [str(broker) for broker in brokers], keys)
 
 
@@ -237,7 +240,7 @@ def _described(response: Any) -> list[Described]:
 
 
 def replica_sizes() -> Request[dict[Partition, int]]:
-    """Return the request for the size in bytes of each replica of a broker."""
+    """Return the DescribeLogDirs request for the size in bytes of each replica on the broker that receives it."""
     asked = admin.DescribeLogDirsRequest(version=_ADMIN_VERSION, topics=None)
     return request_of(asked, admin.DescribeLogDirsResponse, _sizes, _LOG_DIRS_BYTES_MAX)
 
@@ -245,9 +248,10 @@ def replica_sizes() -> Request[dict[Partition, int]]:
 def elect_preferred(
     partitions: Sequence[Partition], timeout_ms: int
 ) -> Request[tuple[int, dict[Partition, tuple[int, str]]]]:
-    """Return the request that elects the preferred leaders.
+    """Return the ElectLeaders request that makes each partition's preferred replica its leader.
 
-    The result is the request's error code, and code and message of each partition: 0 if it needed no election.
+    Its response is decoded into the error code of the whole request, and an error code and message by partition. The
+    code is 0 also for a partition whose preferred replica was the leader already.
     """
     topics: dict[str, list[int]] = {}
     for name, index in partitions:
@@ -285,7 +289,7 @@ def _elected(response: Any) -> tuple[int, dict[Partition, tuple[int, str]]]:
 
 
 def list_ongoing() -> Request[Reassignments]:
-    """Return the request for all reassignments under way."""
+    """Return the ListPartitionReassignments request for all reassignments under way."""
     return Request(
         LIST_PARTITION_REASSIGNMENTS,
         reassignments.VERSION,
@@ -296,7 +300,7 @@ def list_ongoing() -> Request[Reassignments]:
 
 
 def list_batches() -> Request[tuple[Reassignments, Mapping[Partition, Stepping]]]:
-    """Return the request, to a Sluice proxy, for all reassignments and their current steps (KIP-435)."""
+    """Return the request to a Sluice proxy for all reassignments, and the steps that it has divided them into."""
     return Request(
         LIST_PARTITION_REASSIGNMENTS,
         reassignments.BATCH_VERSION,
@@ -307,7 +311,7 @@ def list_batches() -> Request[tuple[Reassignments, Mapping[Partition, Stepping]]
 
 
 def alter(targets: Mapping[Partition, Target], timeout_ms: int) -> Request[AlterResponse]:
-    """Return the request that reassigns partitions, or cancels their reassignments (None)."""
+    """Return the AlterPartitionReassignments request; a target of None cancels the partition's reassignment."""
     version = reassignments.VERSION
     body = reassignments.request_body(AlterRequest(timeout_ms, True, list(targets.items())), version)
     read = partial(reassignments.read_alter_response, version=version)
@@ -318,7 +322,7 @@ def alter(targets: Mapping[Partition, Target], timeout_ms: int) -> Request[Alter
 
 
 def describe_cluster_acls() -> Request[int]:
-    """Return the request for the ACLs of the cluster; the result is Kafka's error code."""
+    """Return the DescribeAcls request for the ACLs of the cluster, of whose response only the error code is used."""
     asked = admin.DescribeAclsRequest(
         version=_ADMIN_VERSION,
         resource_type_filter=_CLUSTER_ACLS,

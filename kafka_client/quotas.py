@@ -42,7 +42,7 @@ class QuotaEntities:
     """A complete response to DescribeClientQuotas; its entities are decoded one by one during iteration.
 
     Attributes:
-        error_code, error_message: 0 and None without an error.
+        error_code, error_message: Kafka's error for the whole request; 0 and None without an error.
     """
 
     def __init__(self, version: int, frame: Buffer) -> None:
@@ -91,7 +91,13 @@ def describe(
     version: int = 0,
     bytes_max: int = _DESCRIBED_BYTES_MAX,
 ) -> Request[QuotaEntities]:
-    """Return the request for the matching entities; for all of them without components."""
+    """Return the DescribeClientQuotas request for the entities that match `components`; for all if it is empty.
+
+    Args:
+        components: entity type, match type and name, as in KIP-546.
+        strict: whether entities that have further parts do not match.
+        bytes_max: the longest accepted response.
+    """
     kind = admin.DescribeClientQuotasRequest.ComponentData
     asked = admin.DescribeClientQuotasRequest(
         version=version,
@@ -105,7 +111,11 @@ def describe(
 def alter(
     alterations: Sequence[Alteration], *, validate_only: bool, version: int = 0
 ) -> Request[list[Altered]]:
-    """Return the request that alters entities."""
+    """Return the AlterClientQuotas request that sets or removes (None) limits of entities.
+
+    Args:
+        validate_only: whether the server only checks the request, and changes nothing.
+    """
     entry = admin.AlterClientQuotasRequest.EntryData
     entries = [
         entry(
@@ -132,7 +142,7 @@ class QuotaClient:
     async def describe(
         self, components: Sequence[Component] = (), *, strict: bool = False
     ) -> list[tuple[Parts, dict[str, float]]]:
-        """Return the matching entities with their limits; all of them without components.
+        """Return the entities that match `components`, with their limits; all entities if it is empty.
 
         Raises:
             RefusedError: the server refuses.
@@ -146,7 +156,11 @@ class QuotaClient:
     async def alter(
         self, alterations: Sequence[Alteration], *, validate_only: bool
     ) -> list[tuple[Parts, str]]:
-        """Alter entities; returns the refused entities, each with the server's reason."""
+        """Set or remove limits of entities; return the entities that the server refused, each with its reason.
+
+        Args:
+            validate_only: whether the server only checks the alterations, and changes nothing.
+        """
         refused: list[tuple[Parts, str]] = []
         for start in range(0, len(alterations), _ALTERATIONS_MAX):
             request = alter(alterations[start : start + _ALTERATIONS_MAX], validate_only=validate_only)

@@ -51,11 +51,11 @@ class ClosedError(ConnectionError):
 
 
 class RefusedError(Exception):
-    """The broker responds with one error to the whole request; the text is the broker's."""
+    """The broker's response is an error for the whole request; the message is the broker's."""
 
 
 class LoginError(Exception):
-    """The broker does not accept the credentials, or there are none."""
+    """The broker refuses the credentials, or they cannot be read."""
 
 
 ASKING_FAILS: Final = (OSError, WireError, LoginError, TimeoutError)
@@ -67,8 +67,9 @@ class Request(NamedTuple, Generic[T]):
 
     Attributes:
         body: the fields, without a header.
-        read: decodes a whole frame; raises WireError. A large frame takes longer than one turn of the loop may take.
-        bytes_max: the longest accepted response; a longer one is refused when its length is read.
+        read: decodes a whole response frame; raises WireError. Call it in a thread if the frame may be large, since it
+            would block the event loop.
+        bytes_max: the longest accepted response; a longer one is refused as soon as its length prefix is read.
     """
 
     api_key: int
@@ -79,11 +80,12 @@ class Request(NamedTuple, Generic[T]):
 
 
 def request_of(message: Any, response: Any, read: Callable[[Any], T], bytes_max: int) -> Request[T]:
-    """Return the request with the fields of a message of kafka-python.
+    """Return a request made from kafka-python's message.
 
     Args:
+        message: kafka-python's request message, with its version.
         response: kafka-python's class of the response.
-        read: converts a decoded response.
+        read: converts kafka-python's response to the result.
     """
     version = message.version
     return Request(

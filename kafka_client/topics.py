@@ -32,7 +32,7 @@ _EARLIEST: Final = -2
 
 
 class TopicLook(NamedTuple):
-    """A topic in one broker's response.
+    """What one broker's Metadata response says about a topic.
 
     Attributes:
         error_code: Kafka's; 3 for a topic that does not exist, 29 for one that this user may not describe.
@@ -48,7 +48,13 @@ class TopicLook(NamedTuple):
 
 
 def version_ranges(software: str) -> Request[dict[int, tuple[int, int]]]:
-    """Return the request for the version range of each API; the result is empty if the broker refuses this version."""
+    """Return the ApiVersions request; its result is the version range (lowest, highest) of each API key.
+
+    The result is empty if the broker does not support this version of ApiVersions.
+
+    Args:
+        software: the name of the client's software to send (KIP-511).
+    """
     asked = metadata.ApiVersionsRequest(
         version=VERSIONS[API_VERSIONS], client_software_name=software, client_software_version="1"
     )
@@ -56,7 +62,7 @@ def version_ranges(software: str) -> Request[dict[int, tuple[int, int]]]:
 
 
 def look(topic: str) -> Request[TopicLook]:
-    """Return the request for a topic's id, partitions and permitted operations."""
+    """Return the Metadata request for a topic's id, partitions and permitted operations; it does not create it."""
     asked = metadata.MetadataRequest(
         version=_METADATA_VERSION,
         topics=[metadata.MetadataRequest.MetadataRequestTopic(name=topic)],
@@ -69,22 +75,27 @@ def look(topic: str) -> Request[TopicLook]:
 def create(
     topic: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
 ) -> Request[tuple[int, str]]:
-    """Return the request that creates a topic; the result: error code and message."""
+    """Return the CreateTopics request for a topic; its response is decoded into error code and message."""
     kind = admin.CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
     entries = [kind(name=name, value=value) for name, value in configs.items()]
     return _create(topic, partitions, replication_factor, [], entries, _CREATE_TIMEOUT_MS)
 
 
 def create_placed(topic: str, replicas: Sequence[Sequence[int]]) -> Request[tuple[int, str]]:
-    """Return the request that creates a topic with its replicas by partition, of which the first leads."""
+    """Return the CreateTopics request for a topic whose replicas are given; code and message as of `create`.
+
+    Args:
+        replicas: the broker ids of each partition; the first one becomes the leader.
+    """
     kind = admin.CreateTopicsRequest.CreatableTopic.CreatableReplicaAssignment
     assignments = [kind(partition_index=index, broker_ids=brokers) for index, brokers in enumerate(replicas)]
     return _create(topic, -1, -1, assignments, [], _REPLAY_TIMEOUT_MS)
 
 
 def first_offsets(topic: str, partitions: Sequence[int]) -> Request[dict[int, tuple[int, int]]]:
-    """Return the request for the first offsets of one topic's partitions.
-    The result is error code and offset by partition.
+    """Return the ListOffsets request for the first offsets of a topic's partitions.
+
+    Its response is decoded into error code and offset by partition.
     """
     kind = consumer.ListOffsetsRequest.ListOffsetsTopic
     rows = [
