@@ -65,16 +65,19 @@ Outcomes: TypeAlias = Sequence[tuple[TopicPartition, Outcome]]
 
 
 class NoExecutorError(Exception):
-    """No process executes for now, or it cannot be reached; nothing was journaled, and a retry may succeed."""
+    """No process executes reassignments now, or it cannot be reached; nothing was journaled; a retry may succeed."""
 
 
 class Planned(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A request that is journaled, while the broker decides on its first steps.
+    """A validated and journaled request, from `Decisions.plan` until `Decisions.conclude`.
+
+    Meanwhile the broker gets the first steps of its reassignments, on the caller's connection.
 
     Attributes:
-        sent: the part of the request for the broker; if it is empty, the broker is not asked.
-        journaled: whether a partition is in the journal.
-        token: what `conclude` needs to know it again: a number at the holder, or the whole plan.
+        request: the caller's request.
+        sent: the partitions and replicas that are sent to the broker; if empty, nothing is sent.
+        journaled: whether any partition of the request is in the journal.
+        token: identifies the plan in `conclude`: its number at the fleet's holder, or the plan itself in this process.
     """
 
     request: AlterRequest
@@ -84,21 +87,23 @@ class Planned(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Decisions(Protocol):
-    """Validates and journals callers' requests, here or at the holder."""
+    """Validates and journals AlterPartitionReassignments requests, in this process or at the fleet's holder."""
 
     async def plan(self, request: AlterRequest) -> Planned:
-        """Validate a request and journal it.
+        """Validate a request, choose first steps and journal both; the first call for a request.
 
         Raises:
-            ClusterError, JournalError: it cannot be done; a retry may succeed.
-            NoExecutorError: nor could anything be written.
+            ClusterError, JournalError: the cluster or the journal cannot be used; a retry may succeed.
+            NoExecutorError: no process can decide now; nothing was journaled.
         """
 
     async def conclude(self, planned: Planned, response: AlterResponse) -> Outcomes:
-        """Journal the broker's response; return the outcome of each partition, in the request's order.
+        """Journal the broker's response to the first steps; the second and last call for a request.
+
+        Returns: the outcome of each partition for the caller, in the order of the request.
 
         Raises:
-            JournalError: the result cannot be written; the executor finds out what has happened.
+            JournalError: the response cannot be journaled; the executor later sees in the cluster what has happened.
         """
 
 
@@ -107,9 +112,9 @@ class LocalDecisions:
 
     Args:
         settings: returns the settings in force.
-        wake: called when there are new moves.
-        conflict_wait_seconds_max: how long a request waits for the decision on another one; for a new
-            topic a second at most.
+        wake: called when the journal has new or changed moves, to start the executor's next round.
+        conflict_wait_seconds_max: for how long a request may wait for the result of another one for the same
+            partition; for a topic that is just being created it is a second at most.
     """
 
     def __init__(
@@ -159,7 +164,7 @@ class LocalDecisions:
         raise JournalError("other processes keep writing to it")
 
     async def conclude(self, planned: Planned, response: AlterResponse) -> Outcomes:
-        """Accept or remove the request's journal entries, by the broker's response."""
+        """Journal the broker's response: accepted entries become moves, rejected ones are removed."""
         plan = planned.token
         assert isinstance(plan, Plan), "planned here"
         outcomes = outcomes_of(plan, response)
@@ -197,18 +202,22 @@ logger = logging.getLogger(__name__)
 
 
 class ReadFrame(Protocol):
-    """Calls a function with a frame, in a thread: `proxy.system.threads.Worker.call`."""
+    """The type of `proxy.system.threads.Worker.call`: runs a function that parses a client's frame, in a thread."""
 
     async def __call__(self, address: str, size: int, function: Callable[..., T], /, *arguments: Any) -> T:
-        """Return the function's result.
+        """Call the function with the arguments and return its result.
+
+        Args:
+            address: the client's address, by which waiting calls are limited.
+            size: the size of the frame in bytes.
 
         Raises:
-            OverloadError: it was not called.
+            OverloadError: the function was not called, since too many calls wait.
         """
 
 
 class PermissionCheck(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A request whose caller's permission is being checked by the broker."""
+    """A request that waits while the broker checks whether its caller may alter reassignments."""
 
     question: Question
 
@@ -220,24 +229,24 @@ _PLAN_DECODER: Final[msgspec.msgpack.Decoder[Planned | PermissionCheck]] = msgsp
 
 
 def plan_bytes(plan: object) -> bytes:
-    """Return a `Forward`'s plan as bytes, for the worker that keeps it until the broker has responded."""
+    """Encode the plan of a `Forward` for the worker process that keeps it until the broker has responded."""
     return _PLAN_ENCODER.encode(plan)
 
 
 def plan_of(data: bytes) -> Planned | PermissionCheck:
-    """Return the plan of `plan_bytes`.
+    """Decode a plan that `plan_bytes` has encoded.
 
     Raises:
-        ValueError: the bytes are none.
+        ValueError: the bytes are not a plan.
     """
     return _PLAN_DECODER.decode(data)
 
 
 class ReassignmentApi:
-    """Responds to AlterPartitionReassignments.
+    """Handles callers' AlterPartitionReassignments requests, in place of the cluster's controller.
 
     Args:
-        decisions: who validates and journals requests.
+        decisions: validates and journals requests.
         run: starts a background task.
         read: parses a caller's frame, in a thread if it is large.
 
@@ -259,7 +268,11 @@ class ReassignmentApi:
         self.requests: Counter[str] = Counter()
 
     def ask(self, question: Question, respond: Respond) -> None:
-        """Begin to handle a request, or the broker's response to one that was forwarded."""
+        """Begin to handle a request, or the broker's response to a part of it that was forwarded.
+
+        Args:
+            respond: called with the response for the caller, with a request to forward to the broker, or with an error.
+        """
         of_address, total = self.requests[question.address], self.requests.total()
         # A forwarded request is always journaled; before that nothing is lost with the connection.
         if not isinstance(question.plan, Planned) and (

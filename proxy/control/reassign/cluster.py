@@ -44,22 +44,22 @@ T = TypeVar("T")
 
 
 class ClusterError(Exception):
-    """The brokers cannot be reached, or refuse."""
+    """The brokers cannot be reached, or refuse a request, as for a missing permission."""
 
 
 class WithdrawnError(Exception):
-    """A change was not sent: this process no longer executes."""
+    """A change was not sent to the cluster, since this process no longer executes reassignments."""
 
 
 class ClusterState(NamedTuple):
-    """The cluster's state of some topics.
+    """The state of some topics and of the brokers in the cluster, at one time.
 
     Attributes:
         live: the ids of the brokers that are alive.
-        registered: those, and registered brokers that are not alive.
-        partitions: every partition of the topics.
-        topic_ids: the ids of existing topics, in hex.
-        ongoing: every reassignment under way, of any topic.
+        registered: the ids of all known brokers: live ones, those with replicas, and if asked for, registered ones.
+        partitions: the state of every partition of the topics.
+        topic_ids: by name, the ids of those of the topics that exist, in hex.
+        ongoing: the reassignments under way in the whole cluster, as Kafka lists them.
     """
 
     live: frozenset[int]
@@ -70,7 +70,7 @@ class ClusterState(NamedTuple):
 
 
 class Cluster:
-    """Reads the cluster's state and submits changes.
+    """Reads the state of partitions from the cluster, and submits reassignments and elections to it.
 
     Args:
         client: connects to the brokers.
@@ -89,7 +89,7 @@ class Cluster:
         """Read the state of these topics.
 
         Args:
-            registered: whether to distinguish dead brokers from unknown ones.
+            registered: whether to ask also for registered brokers, to tell dead brokers from ids that do not exist.
 
         Raises:
             ClusterError: no broker responds, or Sluice lacks a permission.
@@ -118,14 +118,15 @@ class Cluster:
     async def submit(
         self, targets: Mapping[TopicPartition, Target], may: Callable[[], bool]
     ) -> dict[TopicPartition, Outcome]:
-        """Reassign partitions, or cancel their reassignments (None); returns the outcome of each.
+        """Reassign partitions, or cancel their reassignments; returns the outcome of each.
 
         Args:
-            may: asked in the same turn of the loop in which the request is written.
+            targets: the new replicas by partition; None cancels the partition's reassignment.
+            may: called just before the request is written; False: this process no longer executes.
 
         Raises:
-            ClusterError: no broker has responded. The change may have been made.
-            WithdrawnError: it may not be sent any more, and was not.
+            ClusterError: no broker has responded; the change may have been made.
+            WithdrawnError: `may` returned False; the request was not sent.
         """
         response = await self._read(metadata.alter(targets, _TIMEOUT_MS), may)
         found = dict(response.partitions)
@@ -141,7 +142,7 @@ class Cluster:
         return {key: found.get(key, (error_code, "")) for key in partitions}
 
     async def sizes(self, brokers: Sequence[int]) -> dict[int, dict[TopicPartition, int]]:
-        """Return the bytes of every replica, for those of these brokers that respond."""
+        """Return the size in bytes of every replica by broker; brokers that do not respond are left out."""
         found = {}
         for broker in brokers:
             _, target = self._brokers.upstream(broker)
@@ -276,11 +277,11 @@ def _partition_states(
 
 
 class Sizes(NamedTuple):
-    """The replicas' sizes in bytes, as last read.
+    """The sizes of replicas in bytes, as last read from the brokers.
 
     Args:
-        by_broker: the bytes of every replica of each broker involved.
-        largest: for each moved partition, the most bytes of any replica in any reading.
+        by_broker: by broker, the size of each of its replicas.
+        largest: for each moved partition, the largest size of any replica since its move began.
     """
 
     by_broker: Mapping[int, Mapping[TopicPartition, int]] = {}
@@ -289,7 +290,12 @@ class Sizes(NamedTuple):
     def updated(
         self, found: Mapping[int, Mapping[TopicPartition, int]], moved: Collection[TopicPartition]
     ) -> "Sizes":
-        """Return the sizes after another reading; partitions that are no longer moved are removed."""
+        """Return the sizes after they were read again.
+
+        Args:
+            found: the sizes by broker and partition, as now read.
+            moved: the partitions that are moved; others are removed from `largest`.
+        """
         largest = {
             key: max(self.largest.get(key, 0), *(sizes.get(key, 0) for sizes in found.values()), 0)
             for key in moved
@@ -297,9 +303,9 @@ class Sizes(NamedTuple):
         return Sizes(found, largest)
 
     def partition(self, key: TopicPartition) -> int:
-        """Return the bytes of a complete replica of a partition; 0 if unknown."""
+        """Return the estimated size of a complete replica of a moved partition, in bytes; 0 if unknown."""
         return self.largest.get(key, 0)
 
     def replica(self, broker: int, key: TopicPartition) -> int:
-        """Return the bytes of a partition's replica at a broker."""
+        """Return the size of a partition's replica at a broker, in bytes; 0 if unknown."""
         return self.by_broker.get(broker, {}).get(key, 0)

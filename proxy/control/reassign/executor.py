@@ -58,12 +58,12 @@ logger = logging.getLogger(__name__)
 
 
 class Executor:
-    """The executor of one process.
+    """Executes the moves (requested reassignments) of the journal step by step, while this process is chosen for it.
 
     Args:
-        journal: the journal.
-        cluster: asks and changes the cluster.
-        lock: decides which process executes.
+        journal: the journal with the moves.
+        cluster: reads and changes the cluster.
+        lock: chooses the one process that executes.
         settings: returns the settings in force.
         now_ms: the monotonic clock, in ms.
 
@@ -109,11 +109,11 @@ class Executor:
         return self._term > 0
 
     def holder(self) -> str:
-        """The executing process, as far as known."""
+        """Return the name of the process that executes moves, as far as known; "" if it is not known."""
         return self._lock.holder()
 
     def wake(self) -> None:
-        """Start the next round at once."""
+        """Have `run` begin its next round at once, since there are new moves or settings."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -142,8 +142,9 @@ class Executor:
             self._release_leadership()
 
     async def run_round(self) -> float:
-        """Read the journal and the cluster, and execute what is due; returns the pause until the next round, in
-        seconds.
+        """Read the journal and the cluster, and submit the steps and elections that are due.
+
+        Returns: the pause until the next round, in seconds.
         """
         try:
             state = await self._read_journal()

@@ -76,16 +76,16 @@ class FileJournal:
     def append(
         self, records: Sequence[Record], *, expected: int | None = None, term: int | None = None
     ) -> JournalState:
-        """Write records; when this returns they are on disk.
+        """Append records; when this returns they are on disk.
 
         Args:
-            expected: the sequence on which the decision is based; None if it is based on none.
-            term: the caller's term; None if the caller need not be the executor.
+            expected: the `JournalState.sequence` that the caller has decided on; None: any sequence is accepted.
+            term: the number of the executor's term; None: the caller need not be the executor.
 
         Raises:
-            ConflictError: other records were appended since then.
-            FencedError: another process executes.
-            DamagedError, JournalError: the journal cannot be written; no record was.
+            ConflictError: the sequence is not `expected`, since other records were appended.
+            FencedError: the term is over, since another process executes.
+            DamagedError, JournalError: the journal cannot be written; no record was written.
         """
         try:
             with self._locked():
@@ -102,7 +102,9 @@ class FileJournal:
         return self._current_state()
 
     def recover(self) -> tuple[JournalState, str]:
-        """Set a damaged journal aside; returns its readable entries, as unsure, and its new path.
+        """Rename a damaged journal, and begin a new one with its readable entries, marked as unsure.
+
+        Returns: the new journal's contents, and the path of the renamed one.
 
         Raises:
             JournalError: the journal cannot be moved.
@@ -291,11 +293,13 @@ _HOLDER_BYTES_MAX: Final = 200
 
 
 class LeaderLock:
-    """One process's attempts to take the lock. Calls block for a moment: make them outside of the loop.
+    """The file lock that chooses which of the processes with this journal executes moves.
+
+    Its methods block for a moment, so call them outside of the event loop.
 
     Args:
         directory: the journal's directory.
-        holder: this process's name for others.
+        holder: this process's name, which is written to the file for operators.
     """
 
     # A process that is paused keeps the lock, and one that is killed has sent what it was about to submit.
@@ -312,7 +316,7 @@ class LeaderLock:
         return self._descriptor >= 0
 
     def take(self) -> bool:
-        """Try once; returns whether the lock is held now.
+        """Try once to take the lock; returns whether this process holds it now.
 
         Raises:
             OSError: the file cannot be opened or locked.
@@ -337,7 +341,7 @@ class LeaderLock:
         return True
 
     def holder(self) -> str:
-        """Return the name of the process that holds the lock, as the file says; "" if it says none."""
+        """Return the name of the process that last took the lock, from the file; "" if there is none."""
         with suppress(OSError), open_file(self._path) as file:
             return file.read(_HOLDER_BYTES_MAX).decode("utf-8", "replace")
         return ""
@@ -356,12 +360,15 @@ _NAME_BYTES: Final = 4
 
 
 def process_name() -> str:
-    """Return a name for this life of the process; no other process or life has it."""
+    """Return a name for this process that no other process has, nor this one after a restart."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(_NAME_BYTES)}"
 
 
 class FilePlace:
-    """A journal in a directory that the proxies of a cluster share: each process decides on its callers' requests."""
+    """The journal of one process in a directory that all proxies of a cluster share, with the lock of the executor.
+
+    Each process decides on its own callers' requests.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.process = process_name()
@@ -376,7 +383,7 @@ class FilePlace:
         """Do nothing: a file needs no preparation."""
 
     def families(self) -> Iterator[Family]:
-        """Yield no metrics: a file has none."""
+        """Yield no metrics: a journal in a file has no metrics of its own."""
         return iter(())
 
     def close(self) -> None:

@@ -45,17 +45,18 @@ BrokerId = Annotated[int, Meta(ge=-1, le=2**31 - 1)]  # -1: none, as in Kafka
 
 
 class LineError(Exception):
-    """A line that is not a valid record, or is damaged."""
+    """A line of the journal is damaged, or is not a valid record."""
 
 
 class PendingRequest(Struct, frozen=True):
-    """A request that a broker has not decided on yet.
+    """A caller's request for one partition that a broker has not accepted or rejected yet.
 
     Attributes:
         target: the replicas that the caller wants; the original ones for a cancel.
-        cancels: whether the request is a cancel.
-        step: the first step, on its way on the caller's connection; None if it must wait for a slot.
-        by: the requesting process and the number of its request.
+        cancels: whether the request cancels the partition's move.
+        step: the first step, which is sent to the broker on the caller's connection; None if the limits of concurrent
+            steps leave no room for it yet.
+        by: the process that has taken the request, and its number there.
     """
 
     target: tuple[BrokerId, ...]
@@ -65,16 +66,16 @@ class PendingRequest(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True, tag_field="kind", tag="entry"):
-    """One move in the journal.
+    """The journal's record of one move: a partition whose replicas are changed, step by step, to a target.
 
     Attributes:
-        topic_id: the topic's id at the time of the request, in hex; a topic that was created again has another.
+        topic_id: the topic's id at the time of the request, in hex; a topic that was created again has another one.
         original: the replicas before the move; later requests do not change them.
-        target: the accepted target; None before the first.
-        cancelled: whether the move goes back to `original`.
-        asked: the undecided request; until its decision no step begins.
-        step: the last step that was, or was about to be, submitted; None if there is none.
-        unsure: whether it was read from a damaged journal and the cluster has not confirmed it yet.
+        target: the replicas that the last accepted request wants; None until a request is accepted.
+        cancelled: whether the move was cancelled, so that it goes back to `original`.
+        asked: a request that is not accepted or rejected yet, None for none; meanwhile no step begins.
+        step: the last step that was submitted, or was about to be; None if there is none.
+        unsure: whether the entry is from a damaged journal, and the executor has not compared it with the cluster yet.
     """
 
     topic: str
@@ -89,18 +90,18 @@ class Entry(Struct, frozen=True, tag_field="kind", tag="entry"):
 
     @property
     def key(self) -> TopicPartition:
-        """The topic and partition that the entry is about."""
+        """The topic and the partition that is moved."""
         return self.topic, self.partition
 
     @property
     def move(self) -> Move:
-        """The move as the planner's input."""
+        """The move as the input of `next_step`; only for an entry with an accepted target."""
         assert self.target is not None, "no request for it was accepted yet"
         return Move(self.topic, self.partition, self.original, self.target)
 
     @property
     def wanted(self) -> tuple[int, ...]:
-        """The final replicas by the last request."""
+        """The final replicas by the last request, which may be undecided."""
         if self.asked is not None:
             return self.asked.target
         assert self.target is not None, "an entry is asked for or accepted"
@@ -112,7 +113,7 @@ class Entry(Struct, frozen=True, tag_field="kind", tag="entry"):
         return tuple(broker for broker in self.wanted if broker not in self.original)
 
     def accepted(self) -> "Entry":
-        """Return the entry after the broker has accepted the request."""
+        """Return the entry after the broker has accepted the request `asked`."""
         asked = self.asked
         assert asked is not None, "nothing was asked for"
         return replace(
@@ -124,17 +125,23 @@ class Entry(Struct, frozen=True, tag_field="kind", tag="entry"):
         )
 
     def rejected(self) -> "Entry | None":
-        """Return the entry after the broker has refused the request: as it was before; None if there was none."""
+        """Return the entry after the broker has rejected the request `asked`: as it was before the request.
+
+        None: there was no entry before, so it is to be removed.
+        """
         return None if self.target is None else replace(self, asked=None)
 
 
 class EndedTotals(NamedTuple):
-    """The totals of ended moves since there were last no moves, so that totals do not shrink while moves end.
+    """The totals of the moves that have ended since the journal was last empty.
+
+    Added to the moves under way they give totals that do not shrink while moves end.
 
     Attributes:
-        done: the number of moves that reached their target.
-        not_done: the number of other ends: cancelled, or the topic is gone. A refused request is no move.
-        replicas, size: the number and bytes of the replicas that completed moves have added.
+        done: the number of moves that have reached their target.
+        not_done: the number of moves that ended otherwise: cancelled, or the topic was deleted.
+        replicas: the number of replicas that the completed moves have added.
+        size: the size of these replicas, in bytes.
     """
 
     done: Number = 0
@@ -143,7 +150,12 @@ class EndedTotals(NamedTuple):
     size: Number = 0
 
     def with_end(self, ended: "Ended", entry: "Entry | None") -> "EndedTotals":
-        """Return the totals with one more ended move."""
+        """Return the totals with one more ended move; a rejected request is no move and is not counted.
+
+        Args:
+            ended: the end of the move.
+            entry: the move's last entry; None: it is not counted.
+        """
         if ended.how == "refused" or entry is None:
             return self
         if ended.how != "done":
@@ -154,7 +166,13 @@ class EndedTotals(NamedTuple):
 
 
 class Ended(Struct, frozen=True, tag_field="kind", tag="ended"):
-    """The end of a move; `how` is done, cancelled, refused, gone or lost; `size` is the number of bytes moved."""
+    """The journal's record of the end of a move.
+
+    Attributes:
+        how: "done", "cancelled", "refused" (the broker has rejected the request), "gone" (the topic was deleted), or
+            "lost" (its record was damaged, or the cluster does not confirm an unsure one).
+        size: the number of bytes that were moved.
+    """
 
     topic: str
     partition: Number
@@ -163,15 +181,17 @@ class Ended(Struct, frozen=True, tag_field="kind", tag="ended"):
 
     @property
     def key(self) -> TopicPartition:
-        """The topic and partition that the move was of."""
+        """The topic and the partition that was moved."""
         return self.topic, self.partition
 
 
 class Term(Struct, frozen=True, tag_field="kind", tag="term"):
-    """The start of a term: from here on this process executes, and no earlier one.
+    """The journal's record of the start of a term: from here on this process executes moves, and no earlier one.
 
     Attributes:
-        over: in a rewritten journal, the totals of the dropped lines.
+        number: the number of the term, one more than that of the term before.
+        executor: the name of the process.
+        over: where earlier records are removed from the journal, the totals of ended moves up to here; otherwise None.
     """
 
     number: Number
@@ -186,7 +206,7 @@ _DECODER: Final = Decoder(Record)
 
 
 def write_line(sequence: int, record: Record) -> bytes:
-    """Encode one line, with its newline."""
+    """Encode a record as one line of the journal, with checksum, sequence and newline."""
     text = b"%d %s" % (sequence, encode(record))
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
@@ -223,19 +243,26 @@ class JournalError(Exception):
 
 
 class DamagedError(JournalError):
-    """The journal contains damaged records: `Journal.recover` sets them aside."""
+    """The journal contains damaged records; `Journal.recover` removes them."""
 
 
 class ConflictError(Exception):
-    """Another record was appended since the last read: read again."""
+    """Another process has appended a record since the caller's last read; it should read and decide again."""
 
 
 class FencedError(Exception):
-    """Another process executes now."""
+    """The caller's term is over: another process executes moves now."""
 
 
 class JournalState(NamedTuple):
-    """The journal's contents; immutable."""
+    """The contents of a journal at one time; immutable.
+
+    Args:
+        entries: the moves under way and undecided requests, by topic and partition.
+        term: the term of the process that executes.
+        sequence: the number of the last record.
+        ended_totals: the totals of ended moves.
+    """
 
     entries: Mapping[TopicPartition, Entry]
     term: Term
@@ -244,7 +271,10 @@ class JournalState(NamedTuple):
 
 
 class Journal(Protocol):
-    """One journal. All calls block: make them outside of the loop, one at a time."""
+    """A journal of moves, in a file or a topic.
+
+    All methods block, so call them outside of the event loop, one at a time.
+    """
 
     def read(self) -> JournalState:
         """Read the records that any process has appended.
@@ -260,29 +290,33 @@ class Journal(Protocol):
         """Append records, all or none; when this returns they are durable.
 
         Args:
-            expected: the sequence on which the decision is based; None if it is based on none.
-            term: the caller's term; None if the caller need not be the executor.
+            expected: the `JournalState.sequence` that the caller has decided on; None: any sequence is accepted.
+            term: the number of the executor's term; None: the caller need not be the executor.
 
         Raises:
-            ConflictError: other records were appended since then.
-            FencedError: another process executes.
-            DamagedError, JournalError: the journal cannot be written. The records are not there, or, if the message
+            ConflictError: the sequence is not `expected`, since other records were appended.
+            FencedError: the term is over, since another process executes.
+            DamagedError, JournalError: the journal cannot be written. The records are not in it, or, if the message
                 says so, it is not known whether they are.
         """
 
     def recover(self) -> tuple[JournalState, str]:
-        """Set damaged records aside; returns the readable entries, as unsure, and where the others are now.
+        """Remove damaged records from the journal, and mark the readable entries as unsure.
+
+        Returns: the contents of the journal, and where the damaged records are or what they were, for the log; "" if
+        none were damaged.
 
         Raises:
-            JournalError: it cannot be done.
+            JournalError: the journal cannot be written.
         """
 
 
 class Leadership(Protocol):
-    """The choice of the executing process. `take` blocks: call it outside of the loop.
+    """Chooses the one process that executes moves. `take` blocks, so call it outside of the event loop.
 
     Attributes:
-        settle_ms: for how long a step that an earlier executor was about to submit may still arrive.
+        settle_ms: after a change of the executor, for how long a step that the earlier one has sent may still reach the
+            cluster.
     """
 
     settle_ms: int
@@ -292,10 +326,10 @@ class Leadership(Protocol):
         """Whether this process may execute now."""
 
     def take(self) -> bool:
-        """Try once; returns whether this process may execute now.
+        """Try once to become the executing process; returns whether this process may execute now.
 
         Raises:
-            JournalError, OSError: it cannot be found out.
+            JournalError, OSError: the lock or the journal cannot be used.
         """
 
     def holder(self) -> str:
@@ -306,7 +340,11 @@ class Leadership(Protocol):
 
 
 class Contents(Struct):
-    """The contents of a journal, built record by record; `sequence` is that of the last one."""
+    """The contents of a journal while its records are read, one after the other.
+
+    Attributes:
+        sequence: the number of the last record.
+    """
 
     entries: dict[TopicPartition, Entry] = {}
     term: Term = Term(0, "")
@@ -314,7 +352,7 @@ class Contents(Struct):
     sequence: int = 0
 
     def apply(self, record: Record) -> None:
-        """Change the contents by the next record of the journal."""
+        """Apply the next record of the journal to the contents; the caller sets `sequence`."""
         if isinstance(record, Entry):
             if not self.entries:
                 self.ended_totals = EndedTotals()
@@ -327,7 +365,7 @@ class Contents(Struct):
                 self.ended_totals = record.over
 
     def state(self) -> JournalState:
-        """Return the contents as they are now."""
+        """Return an immutable copy of the contents."""
         return JournalState(dict(self.entries), self.term, self.sequence, self.ended_totals)
 
 
@@ -341,17 +379,19 @@ logger = logging.getLogger(__name__)
 
 
 class AsyncJournal:
-    """Keeps one journal and updates the reassignments that clients see.
+    """The journal for the event loop: calls its blocking methods in a thread, one after the other.
+
+    It also keeps the list of reassignments that clients see up to date.
 
     Args:
-        journal: where it lies.
+        journal: the journal in a file or a topic.
         process: this process's name in the journal.
 
     Attributes:
-        state: the journal's contents.
-        partitions: the last known state of partitions in the cluster.
-        shown: the reassignments that clients see.
-        planning_lock: held during a decision.
+        state: the journal's contents as last read.
+        partitions: the last known state of the moved partitions in the cluster.
+        shown: the reassignments that ListPartitionReassignments shows to clients.
+        planning_lock: held from reading the journal until the decision that is based on it is appended.
         problem: why the journal cannot be used; "" if it can.
     """
 
@@ -384,10 +424,10 @@ class AsyncJournal:
         return await self._call(lambda: self._journal.append(records, expected=expected, term=term))
 
     async def recover(self) -> None:
-        """Set a damaged journal aside; the executor confirms its readable entries with the cluster.
+        """Remove damaged records from the journal; the executor then compares the other entries with the cluster.
 
         Raises:
-            JournalError: the journal cannot be moved.
+            JournalError: the journal cannot be written.
         """
         aside = ""
 
@@ -409,7 +449,7 @@ class AsyncJournal:
         self.problem = ""
 
     async def publish(self) -> None:
-        """Update the reassignments that clients see; for thousands of moves in a thread."""
+        """Update `shown`, the reassignments that clients see, in a thread, since there may be thousands."""
         moves = await asyncio.to_thread(_visible_moves, self.state, self.partitions)
         self.shown.moves = MappingProxyType(moves)
 

@@ -39,7 +39,7 @@ NO_REASSIGNMENT_IN_PROGRESS: Final = 85
 
 
 class Handling(Enum):
-    """How one partition of a request is handled."""
+    """How one partition of a caller's request is handled."""
 
     REFUSED = "refused"
     UNCHANGED = "unchanged"  # the request changes nothing, or it is no move of Sluice's
@@ -50,7 +50,15 @@ class Handling(Enum):
 
 
 class Verdict(NamedTuple):
-    """What one partition of a request leads to. `entry` is its journal entry until the broker has decided."""
+    """The result of validating one partition of a request.
+
+    Args:
+        key: the topic and the partition.
+        target: the requested replicas; None for a cancel.
+        kind: how the partition is handled.
+        outcome: the error of a refused partition; no error for all others.
+        entry: the journal entry that is written before the broker decides; None for no entry.
+    """
 
     key: TopicPartition
     target: Target
@@ -66,10 +74,12 @@ def validate(
     moves_max: int,
     by: str,
 ) -> list[Verdict]:
-    """Validate each occurrence of a partition; the last valid one applies, as in Kafka's controller.
+    """Validate all partitions of a request; if it names one several times, the last valid one applies, as in Kafka.
 
     Args:
-        by: the process and its request number.
+        entries: the journal's entries.
+        moves_max: the largest number of moves in the journal.
+        by: the name of this process and the number of the request, for the journal.
     """
     verdicts: list[Verdict] = []
     valid: dict[TopicPartition, int] = {}
@@ -216,7 +226,14 @@ PER_OCCURRENCE: Final = frozenset((Handling.REFUSED, Handling.REPLACED))
 
 
 class Plan(NamedTuple):
-    """One request until the broker has decided on it; `entries` are its journal entries meanwhile."""
+    """A validated request, from before it is journaled until the broker has decided on its first steps.
+
+    Args:
+        verdicts: the results of validation, in the order of the request.
+        entries: the journal entries that are written before the broker decides.
+        sent: what is sent to the broker: the first steps' replicas, None for a cancel.
+        by: the name of this process and the number of the request.
+    """
 
     request: AlterRequest
     verdicts: Sequence[Verdict]
@@ -225,7 +242,7 @@ class Plan(NamedTuple):
     by: str
 
     def refuses(self, error_code: int) -> bool:
-        """Whether a partition is refused here with this error."""
+        """Whether validation has refused any partition with this Kafka error code."""
         return any(verdict.outcome.error_code == error_code for verdict in self.verdicts)
 
 
@@ -236,7 +253,7 @@ def plan_request(
     settings: ReassignmentSettings,
     by: str,
 ) -> Plan:
-    """Validate the request, and choose first steps."""
+    """Validate a request and choose the first steps that may begin at once, within the limits of concurrent steps."""
     verdicts = validate(request, journal.entries, cluster, settings.moves_max, by)
     steps = _first_steps(verdicts, journal, cluster, settings)
     entries = {one.key: _with_step(one, steps) for one in verdicts if one.entry is not None}
@@ -244,7 +261,12 @@ def plan_request(
 
 
 def records_of(plan: Plan, outcomes: Mapping[TopicPartition, Outcome], journal: JournalState) -> list[Record]:
-    """Return the journal records after the broker's response."""
+    """Return the records that the broker's response adds to the journal: accepted and rejected entries.
+
+    Args:
+        outcomes: the outcome of each partition (`outcomes_of`).
+        journal: the journal's contents as they are now.
+    """
     records: list[Record] = []
     for key, ours in plan.entries.items():
         code, entry = outcomes[key].error_code, journal.entries.get(key)
@@ -320,7 +342,7 @@ def _with_step(verdict: Verdict, steps: Mapping[TopicPartition, Step]) -> Entry:
 
 
 def outcomes_of(plan: Plan, response: AlterResponse) -> dict[TopicPartition, Outcome]:
-    """Return the outcome of each partition: the broker's, or that of the validation here."""
+    """Return the outcome of each partition: the broker's if it was sent there, otherwise that of the validation."""
     broker_outcomes = dict(response.partitions)
     outcomes = {}
     for verdict in plan.verdicts:

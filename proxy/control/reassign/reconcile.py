@@ -45,17 +45,20 @@ _NextStep: TypeAlias = Step | Finished | Waiting
 
 @dataclass(slots=True)
 class Memory:
-    """The durations of states, in ms of this process's clock; lost with the process.
+    """What `reconcile` keeps between rounds: since when states have lasted, and how often attempts have failed.
+
+    Times are in ms of this process's monotonic clock. All of it is lost with the process, which then waits again.
 
     Attributes:
-        submitted_ms: the open step, and since when.
-        failures: the number of refusals in a row, and when to retry.
-        dead_ms: since when a broker is not alive.
-        gone_ms: since when a partition cannot be found.
-        asked_ms: since when a request is undecided.
-        elections: how often the leader of a step was elected in vain.
-        waited: the number of rounds, for the planner.
-        settled_ms: until when a late step of an earlier executor may arrive, for the moves that it has left.
+        submitted_ms: by partition, the submitted step that is not done yet, and since when.
+        failures: by partition, the number of refused submissions in a row, when to retry, and the last problem.
+        dead_ms: by broker, since when it is not alive.
+        gone_ms: by partition, since when it is not found in the cluster.
+        asked_ms: by partition and request, since when the request is undecided.
+        unsettled_ms: by partition, since when its state in the cluster is one that no step explains.
+        elections: by partition, how often a leader election of its step has had no effect.
+        waited: `Batch.waited` of the last round.
+        settled_ms: by partition, until when a late step of an earlier executor may still reach the cluster.
     """
 
     submitted_ms: dict[TopicPartition, tuple[Step, int]] = field(default_factory=dict)
@@ -73,7 +76,7 @@ class Memory:
     def next_steps(
         self, entries: Sequence[Entry], cluster: ClusterState, replica_count: int, lost: frozenset[int]
     ) -> dict[TopicPartition, _NextStep]:
-        """Return the planner's verdicts; those of waiting moves that have not changed are reused."""
+        """Return `next_step` of each entry; results of moves that have not changed are reused from the last call."""
         basis = (cluster.live, replica_count, lost)
         known = self._next_steps if basis == self._basis else {}
         self._basis, self._next_steps = basis, {}
@@ -86,13 +89,13 @@ class Memory:
         return {key: verdict for key, (_, _, verdict) in self._next_steps.items()}
 
     def record_failure(self, key: TopicPartition, problem: str, now_ms: int) -> None:
-        """Count a refused submission: it is retried later, after pauses that grow."""
+        """Count a refused submission of a partition's step; it is retried after a pause that grows with each one."""
         count = self.failures.get(key, (0, 0, ""))[0] + 1
         pause_ms = _RETRY_MS[min(count, len(_RETRY_MS)) - 1]
         self.failures[key] = (count, now_ms + pause_ms, problem)
 
     def forget(self, entries: Mapping[TopicPartition, Entry]) -> None:
-        """Remove what is known of moves that are no longer in `entries`: they have ended."""
+        """Remove what is stored about moves that have ended, which are not in `entries` any more."""
         known: tuple[dict[TopicPartition, Any], ...] = (
             self.submitted_ms,
             self.failures,
@@ -111,16 +114,16 @@ class Memory:
 
 @dataclass(slots=True)
 class Decision:
-    """What is to be done next, in this order: journal, submit, elect.
+    """What the executor does in this round, in this order: append to the journal, submit and cancel, elect.
 
     Attributes:
-        records: to be journaled; contains the entries of `steps`.
-        steps: to be submitted.
-        cancels: steps to be cancelled.
-        elections: partitions whose preferred leader is to be elected.
-        in_flight: open steps before `steps`.
-        waiting: the reasons why other moves wait.
-        lost: brokers that are treated as lost.
+        records: the records to be appended to the journal, also for the entries of `steps`.
+        steps: the steps to be submitted to the cluster.
+        cancels: the partitions whose reassignment is to be cancelled.
+        elections: the partitions whose preferred leader is to be elected.
+        in_flight: by partition, the earlier submitted steps that are not done and count against the limits.
+        waiting: the reason why each other move waits.
+        lost: the brokers that have been dead for so long that moves do not wait for them.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -149,7 +152,15 @@ def reconcile(
     dead_target_ms: int,
     now_ms: int,
 ) -> Decision:
-    """Return what is to be done next."""
+    """Compare the journal with the cluster and decide what the executor does in this round.
+
+    Args:
+        entries: the journal's entries.
+        limits: the limits of concurrent steps.
+        memory: kept between rounds; it is updated.
+        dead_target_ms: after how long a dead broker counts as lost.
+        now_ms: the monotonic clock, in ms.
+    """
     memory.forget(entries)
     decision = Decision(lost=_lost_brokers(entries, cluster, memory, dead_target_ms, now_ms))
     open_entries = []

@@ -27,17 +27,17 @@ _WATCH_SECONDS: Final = 1.0
 
 
 class Reassignments:
-    """Takes requests, executes them, and reports on them.
+    """All of `[reassignment] mode = "batch"` in one process: takes requests, executes moves, and has the metrics.
 
     Args:
-        place: where the journal is.
+        place: the journal, in a file or a topic, and the choice of the executing process.
         start: starts a background task.
         now_ms: the monotonic clock, in ms.
         read: parses a caller's frame, in a thread if it is large.
-        tell: takes events.
+        tell: called with each event.
 
     Attributes:
-        shown: the reassignments that clients see.
+        shown: the reassignments that ListPartitionReassignments shows to clients.
     """
 
     def __init__(
@@ -67,32 +67,32 @@ class Reassignments:
         self._families: list[Family] = []
 
     def settings(self) -> ReassignmentSettings:
-        """The settings in force."""
+        """Return the settings of `[reassignment]` that are in force."""
         return self._settings
 
     def configure(self, settings: ReassignmentSettings) -> None:
-        """Apply settings; limits apply from the next step on."""
+        """Apply new settings of `[reassignment]`; changed limits apply to steps that are not submitted yet."""
         self._settings = settings
         self._executor.wake()
 
     def ask(self, question: Question, respond: Respond) -> None:
-        """Begin to handle a request; `respond` is called with the outcome."""
+        """Begin to handle an AlterPartitionReassignments request; see `ReassignmentApi.ask`."""
         self._api.ask(question, respond)
 
     async def run(self) -> None:
-        """Execute moves until cancelled by the application."""
+        """Execute moves while this process is chosen for it, until cancelled by the application."""
         await self._executor.run()
 
     def start(self) -> None:
-        """Begin to read the journal."""
+        """Begin to read a journal in a topic; a journal in a file needs no start."""
         self._place.start()
 
     def close(self) -> None:
-        """Release the journal, when nothing runs any more; blocks for a bounded time."""
+        """End the thread of a journal in a topic, after all tasks have ended; blocks for a bounded time."""
         self._place.close()
 
     async def page(self) -> dict[str, object]:
-        """Return the document of /reassignments."""
+        """Return the JSON document of the admin page /reassignments."""
         moves = await self._look()
         described = await asyncio.to_thread(
             status.describe, moves, self._settings, self._rate.per_second(), self._journal.state.ended_totals
@@ -111,7 +111,10 @@ class Reassignments:
         return [*self._families, *status.counters(self._stats), *self._place.families()]
 
     async def watch(self) -> None:
-        """Update the status at intervals, since for thousands of moves a scrape would block the loop too long."""
+        """Update the metrics of moves every second, until cancelled.
+
+        With thousands of moves, computing them at each scrape would block the event loop for too long.
+        """
         while True:
             moves = await self._look()
             decision, rate, leads = self._executor.decision, self._rate.per_second(), self._executor.leads
@@ -143,14 +146,14 @@ def make_reassignments(
     fleet: "Callable[[], RespondingMember | None]",
     tell: Tell = untold,
 ) -> Reassignments | None:
-    """Create the executor of reassignments, and what takes requests for it.
+    """Create the executor of reassignments with its API; None if the configuration does not execute any.
 
     Args:
         start: starts a background task.
         read: parses a caller's frame, in a thread if it is large.
-        access: returns the way to the cluster of a journal in a topic.
-        fleet: returns this process's membership, which may be made later; None without `[fleet]`.
-        tell: takes events.
+        access: returns brokers, login and TLS of the cluster with the journal's topic.
+        fleet: returns this process as a member of the fleet, which may be created later; None without `[fleet]`.
+        tell: called with each event.
 
     Raises:
         StartError: the journal is in a topic, and aiokafka is not installed, or the secret cannot be read.

@@ -26,7 +26,18 @@ _MS_A_SECOND: Final = 1000
 
 
 class Progress(NamedTuple):
-    """The progress of one move: its state, and its bytes."""
+    """The progress of one move.
+
+    Args:
+        entry: the move's journal entry.
+        now: the partition's state in the cluster; None if it is not known.
+        step: the step under way; None for none.
+        reason: why the move waits; "" if it does not.
+        replicas_total: the number of replicas that the move adds.
+        replicas_done: the number of those that are complete.
+        bytes_total: the size of the replicas that the move adds.
+        bytes_done: the bytes of them that have arrived.
+    """
 
     entry: Entry
     now: PartitionState | None
@@ -39,7 +50,7 @@ class Progress(NamedTuple):
 
     @property
     def state(self) -> str:
-        """The state of the move as one word."""
+        """The state of the move: "asked" (a request is undecided), "step" (a step is under way) or "waiting"."""
         if self.entry.asked is not None:
             return "asked"
         if self.step is not None:
@@ -48,22 +59,22 @@ class Progress(NamedTuple):
 
 
 class Rate:
-    """The rate of moved bytes, from samples."""
+    """Computes the rate at which moves copy bytes, from the last samples of their progress."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[int, Mapping[TopicPartition, int]]] = deque(maxlen=_SAMPLES)
 
     def sample(self, now_ms: int, moves: Sequence[Progress]) -> None:
-        """Add a sample; a second one at the same time is ignored."""
+        """Add a sample of all moves, which was read at `now_ms`; a second one of the same time is ignored."""
         if not self._samples or self._samples[-1][0] != now_ms:
             self._samples.append((now_ms, {one.entry.key: one.bytes_done for one in moves}))
 
     def forget(self) -> None:
-        """Remove all samples: no bytes are moved, or another process reads sizes."""
+        """Remove all samples, when this process has no sizes of replicas: without moves, or if another one executes."""
         self._samples.clear()
 
     def per_second(self) -> float | None:
-        """Return the rate in bytes/s; None with too few samples."""
+        """Return the rate in bytes/s over the kept samples; None with fewer than two."""
         if len(self._samples) < 2:
             return None
         came = 0
@@ -79,7 +90,14 @@ def progress(
     decision: Decision,
     sizes: Sizes,
 ) -> list[Progress]:
-    """Return the progress of every move."""
+    """Return the progress of every move in the journal.
+
+    Args:
+        entries: the journal's entries.
+        now: the state of their partitions in the cluster.
+        decision: the executor's last decision, with the reasons why moves wait.
+        sizes: the sizes of replicas, as last read.
+    """
     return [_progress(entry, now.get(key), decision, sizes) for key, entry in entries.items()]
 
 
@@ -113,7 +131,12 @@ def _progress(entry: Entry, now: PartitionState | None, decision: Decision, size
 def describe(
     moves: Sequence[Progress], settings: ReassignmentSettings, rate: float | None, over: EndedTotals
 ) -> dict[str, object]:
-    """Return the moves' JSON document for the admin port; `over`: the totals of ended moves."""
+    """Return the JSON document of all moves for the admin port.
+
+    Args:
+        rate: the bytes/s at which moves copy; None if it is not known.
+        over: the totals of ended moves.
+    """
     total, done = sum(one.bytes_total for one in moves), sum(one.bytes_done for one in moves)
     return {
         "moves": len(moves),
@@ -152,7 +175,12 @@ def _row(one: Progress) -> dict[str, object]:
 
 
 def gauges(moves: Sequence[Progress], decision: Decision, rate: float | None, leads: bool) -> list[Family]:
-    """Return the metrics of moves."""
+    """Return the gauges of the moves under way.
+
+    Args:
+        rate: the bytes/s at which moves copy; None if it is not known.
+        leads: whether this process executes them.
+    """
     states = {"asked": 0, "step": 0, "waiting": 0}
     for one in moves:
         states[one.state] += 1

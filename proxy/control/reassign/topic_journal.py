@@ -74,10 +74,10 @@ Found: TypeAlias = TopicPartition | None
 def write_records(
     records: Sequence[Record], term: Term, totals: EndedTotals, sequence: int
 ) -> list[TopicRecord]:
-    """Encode the records of one append, with the term and the totals that apply after it.
+    """Encode the records of one append, with a last record for the term and the totals of ended moves after it.
 
     Args:
-        sequence: of the last append.
+        sequence: the journal's sequence before these records.
 
     Raises:
         LineError: a move is too large.
@@ -94,15 +94,15 @@ def write_records(
 
 
 def write_fence(process: str) -> TopicRecord:
-    """Encode the record by which a process begins to append."""
+    """Encode the record that a process appends first, after it has fenced all earlier writers."""
     return TopicRecord(FENCE, process.encode()[:_NAME_BYTES_MAX])
 
 
 def read_key(key: bytes | None) -> Found:
-    """Decode a key, which is not FENCE.
+    """Decode the key of a record other than FENCE: the topic and partition of a move; None for the term.
 
     Raises:
-        LineError: it is not one of the journal's.
+        LineError: the key is not one of the journal's.
     """
     if key == _TERM:
         return None
@@ -115,10 +115,13 @@ def read_key(key: bytes | None) -> Found:
 
 
 def read_value(place: Found, value: bytes) -> tuple[int, Entry | Term]:
-    """Decode a value; returns its sequence too.
+    """Decode the value of a record: its sequence, and the move's entry or the term.
+
+    Args:
+        place: what `read_key` has returned for the record's key.
 
     Raises:
-        LineError: it is damaged, or belongs to another key.
+        LineError: the value is damaged, or belongs to another key.
     """
     if len(value) > LINE_BYTES_MAX:
         raise LineError(f"{len(value)} bytes are more than {LINE_BYTES_MAX}")
@@ -173,28 +176,29 @@ class Fenced(Protocol):
         """Fence every other writer, and open this one."""
 
     def append(self, records: Sequence[TopicRecord]) -> "Future[int]":
-        """Append records, all or none; the result is the offset after them, or an AppendError."""
+        """Append records, all or none; the future has the offset after them, or an AppendError."""
 
     def end(self) -> "Future[None]":
         """Close the writer; this process then appends no more."""
 
 
 class TopicJournal:
-    """The journal in a topic, and the choice of the executor, since only the executor appends.
+    """The journal in a topic; it also chooses the executor (`Leadership`), since only the executor appends.
 
     Args:
         log: reads the topic.
-        writer: appends to it.
+        writer: appends to the topic.
         process: this process's name in the journal.
-        tenure: the number of this process's tenure as the holder; 0: it is not. In any thread.
-        alone: without a fleet: once another process has executed, this one does not any more.
-        seal: signs records; None without a secret: all records are read.
+        tenure: returns the number of this process's tenure as the fleet's holder; 0 if it is not the holder. Called in
+            any thread.
+        alone: whether there is no fleet; then a process stops executing for good once another one has executed.
+        seal: signs and verifies records; None without a secret: unsigned records are valid.
 
     Attributes:
         settle_ms: see `proxy.control.reassign.journal.Leadership`.
-        records: counts what was read, by result: "applied", "removed", "skipped", "damaged", and what is ignored:
-            "unsigned", "replayed".
-        fenced: how often this process was fenced by a writer that is none of the fleet's.
+        records: counts the records that were read by result: "applied", "removed", "skipped", "damaged"; "unsigned" and
+            "replayed" for those that are ignored for their signature.
+        fenced: how often this process was fenced by a client that is not a member of the fleet.
     """
 
     settle_ms = SETTLE_MS
@@ -244,14 +248,14 @@ class TopicJournal:
 
     @property
     def problem(self) -> Problem | None:
-        """The reason why the topic cannot be read or appended to; None if it can. In any thread."""
+        """The reason why the topic cannot be read or appended to; None if it can. Any thread may ask."""
         problem = self._log.problem or self._log.write_problem
         return self._writer.problem if problem is None and self._tenure() else problem
 
     # What the journal is.
 
     def read(self) -> JournalState:
-        """Return what was read up to now; see `proxy.control.reassign.journal.Journal`."""
+        """Return the contents as read from the topic so far; see `proxy.control.reassign.journal.Journal`."""
         with self._lock:
             self._drain()
             self._check()
@@ -278,7 +282,7 @@ class TopicJournal:
             return self._current()
 
     def recover(self) -> tuple[JournalState, str]:
-        """Replace damaged records by tombstones; the readable entries are unsure then."""
+        """Replace damaged records by tombstones, and mark the readable entries as unsure; see `Journal.recover`."""
         with self._lock:
             self._drain()
             damaged = dict(self._damaged)
@@ -300,11 +304,11 @@ class TopicJournal:
 
     @property
     def held(self) -> bool:
-        """Whether this process may execute now: it is the holder, in the tenure in which it has fenced all others."""
+        """Whether this process may execute: it is the fleet's holder and has fenced all others in this tenure."""
         return bool(self._held_in) and self._held_in == self._tenure() and self._writer.open
 
     def take(self) -> bool:
-        """Fence all earlier writers, if this process is the holder.
+        """If this process is the fleet's holder, fence all earlier writers; returns whether it may execute now.
 
         Raises:
             JournalError: the topic cannot be used.
@@ -338,11 +342,11 @@ class TopicJournal:
             return self.held
 
     def holder(self) -> str:
-        """Return the executing process, as the journal says."""
+        """Return the name of the executing process from the journal's last term; "" if there is none."""
         return self._contents.term.executor
 
     def release(self) -> None:
-        """Close the writer, so that this process executes no more; does not wait."""
+        """Stop executing: close the writer, without waiting for its end."""
         self._held_in = 0
         self._writer.end()
 

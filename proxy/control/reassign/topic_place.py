@@ -62,13 +62,23 @@ Number = Annotated[int, Meta(ge=0)]
 
 
 class Plan(Struct, tag="plan"):
-    """A question: the request's body."""
+    """A member's question to the holder: plan this request (`Decisions.plan`).
+
+    Args:
+        request: the body of the AlterPartitionReassignments request.
+    """
 
     request: bytes
 
 
 class PlannedThere(Struct, tag="planned"):
-    """Its response: the broker's part of the request, and the number under which the holder keeps the plan."""
+    """The holder's response to `Plan`: the request is journaled.
+
+    Args:
+        token: the number of the plan at the holder.
+        journaled: whether any partition is in the journal.
+        sent: the body of the request that the member sends to the broker.
+    """
 
     token: Number
     journaled: bool
@@ -76,21 +86,36 @@ class PlannedThere(Struct, tag="planned"):
 
 
 class Conclude(Struct, tag="conclude"):
-    """A question: the broker's response to what was sent for a plan."""
+    """A member's question to the holder: journal the broker's response (`Decisions.conclude`).
+
+    Args:
+        token: the number of the plan at the holder.
+        response: the body of the broker's AlterPartitionReassignments response.
+    """
 
     token: Number
     response: bytes
 
 
 class Concluded(Struct, tag="concluded"):
-    """Its response: the outcomes, as the body of a response, and the sequence at which the journal has them."""
+    """The holder's response to `Conclude`.
+
+    Args:
+        sequence: the sequence of the journal that has the result.
+        outcomes: the outcomes of the partitions, as the body of a response to the caller.
+    """
 
     sequence: Number
     outcomes: bytes
 
 
 class Refused(Struct, tag="refused"):
-    """Why a question has no other response; `cause` is one of _CAUSES."""
+    """The holder's response to a question that it cannot fulfil.
+
+    Args:
+        cause: the index of the exception's class in _CAUSES.
+        problem: the exception's message.
+    """
 
     cause: Annotated[int, Meta(ge=0, lt=len(_CAUSES))]
     problem: str
@@ -103,23 +128,27 @@ A = TypeVar("A", PlannedThere, Concluded)
 
 
 class FleetMember(Protocol):
-    """The fleet, as `proxy.fleet.fleet.Fleet`."""
+    """This process as a member of the fleet; the part of `proxy.fleet.fleet.Fleet` that is used here."""
 
     @property
     def tenure(self) -> int:
-        """The number of this member's tenure as the holder; 0: it is not."""
+        """The number of this member's tenure as the fleet's holder; 0 if it is not the holder."""
 
     async def ask(self, content: bytes, seconds: float) -> bytes:
-        """Ask the holder; raises NoResponseError."""
+        """Send a question to the holder and return its response.
+
+        Raises:
+            NoResponseError: there is no response within `seconds`.
+        """
 
 
 class Forwarding:
-    """Decides here while this process executes, and has the holder decide otherwise.
+    """Decides on requests in this process while it executes moves; otherwise it forwards them to the fleet's holder.
 
     Args:
-        local: decides here.
-        executes: whether this process does now.
-        fleet: None without one.
+        local: decides in this process.
+        executes: returns whether this process executes moves now.
+        fleet: returns this process as a member of the fleet; None if it is not one (yet).
 
     Attributes:
         forwarded: counts requests that the holder was asked for, by result: "answered", "refused", "unanswered".
@@ -139,7 +168,7 @@ class Forwarding:
         self.forwarded: Counter[str] = Counter()
 
     async def plan(self, request: AlterRequest) -> Planned:
-        """See `Decisions`."""
+        """Validate and journal a request, in this process or at the holder; see `Decisions.plan`."""
         if self._executes():
             return await self._local.plan(request)
         fleet = self._fleet()
@@ -151,7 +180,10 @@ class Forwarding:
         return Planned(request, dict(sent.wanted), response.journaled, response.token)
 
     async def conclude(self, planned: Planned, response: AlterResponse) -> Outcomes:
-        """See `Decisions`; what the holder has journaled is shown here when this returns."""
+        """Journal the broker's response where the request was planned; see `Decisions.conclude`.
+
+        When this returns, this process has normally read the result too, so that the caller can list it.
+        """
         token = planned.token
         if not isinstance(token, int):
             return await self._local.conclude(planned, response)
@@ -196,14 +228,15 @@ class Forwarding:
 
 
 class HolderService:
-    """Decides for other members, at the holder.
+    """Handles the questions of other members of the fleet, in the process that is the holder.
 
     Args:
-        executes: whether this process does now.
-        sequence: returns the journal's.
+        local: decides in this process.
+        executes: returns whether this process executes moves now.
+        sequence: returns the journal's sequence.
 
     Attributes:
-        plans: those that wait for a broker's response, by token.
+        plans: by token, the plans that wait for the broker's response.
     """
 
     def __init__(self, local: Decisions, executes: Callable[[], bool], sequence: Callable[[], int]) -> None:
@@ -214,7 +247,7 @@ class HolderService:
         self.plans: dict[int, Planned] = {}
 
     async def respond(self, content: bytes) -> bytes:
-        """Return the response to a member's question; BUSY for one that cannot be read."""
+        """Return the response to a member's question; BUSY if the question cannot be decoded."""
         question = _decoded(_QUESTIONS, content)
         if question is None:
             return BUSY
@@ -277,10 +310,10 @@ def families(
     """Yield the metrics of a journal in a topic, and of requests to the holder.
 
     Args:
-        problem: why the topic cannot be used.
-        records: records read, by result.
-        fenced: how often a client that is not of the fleet has fenced this process.
-        forwarded: questions to the holder, by result; None before there can be any.
+        problem: why the topic cannot be used; None if it can.
+        records: the number of records that were read, by result.
+        forwarded: the number of questions to the holder, by result; None before there can be any.
+        fenced: how often a client that is not a member of the fleet has fenced this process.
     """
     cause = "" if problem is None else problem.cause
     failing = "1 while the topic of the reassignment journal cannot be read or appended to, by cause"
@@ -298,23 +331,24 @@ def families(
 
 
 class RespondingMember(FleetMember, Protocol):
-    """The fleet, whose holder responds to other members."""
+    """This process as a member of the fleet, which may also respond to other members when it is the holder."""
 
     def respond_with(self, respond: Respond) -> None:
-        """Set the function that responds to other members' questions at the holder."""
+        """Set the function that returns the response to a question, for the time when this process is the holder."""
 
 
 class TopicPlace:
-    """One process's view of a journal in a topic.
+    """The journal of one process in a topic, with the choice of the executor and the requests between members.
 
     Args:
-        access: the way to the topic's cluster.
-        fleet: returns the fleet, once there is one; None: this process is alone.
-        seal: signs records; None without a secret.
+        topic: the topic's name.
+        access: brokers, login and TLS of the topic's cluster.
+        fleet: returns this process as a member of the fleet, once it is one; None: there is no fleet.
+        seal: signs and verifies records; None without a secret.
 
     Attributes:
         journal: the journal in the topic.
-        lock: the same, as the choice of the executor: the holder of the fleet, or this process if it is alone.
+        lock: the same object, as the choice of the executor: the fleet's holder, or this process without a fleet.
     """
 
     def __init__(
@@ -337,7 +371,7 @@ class TopicPlace:
         self._service: HolderService | None = None
 
     def decisions(self, local: Decisions, executes: Callable[[], bool], journal: AsyncJournal) -> Decisions:
-        """Decide here while this process executes; otherwise the holder does."""
+        """Return what decides on requests: `local` while this process executes, otherwise the fleet's holder."""
         self._service = HolderService(local, executes, lambda: journal.state.sequence)
         self._forwarding = Forwarding(local, executes, self._member, journal)
         return self._forwarding
@@ -350,12 +384,12 @@ class TopicPlace:
             member.respond_with(self._service.respond)
 
     def families(self) -> Iterator[Family]:
-        """Return the metrics of the topic, and of what was forwarded."""
+        """Return the metrics of the topic and of the requests that were forwarded to the holder."""
         forwarded = None if self._forwarding is None else self._forwarding.forwarded
         return families(self.journal.problem, self.journal.records, forwarded, self.journal.fenced)
 
     def close(self) -> None:
-        """End the thread; blocks for a bounded time."""
+        """End the thread that reads and appends to the topic; blocks for a bounded time."""
         self._thread.close()
 
     def _member(self) -> RespondingMember | None:
