@@ -109,7 +109,7 @@ ROW_BYTES: Final = 1024
 
 
 class Row:
-    """Where each value of a captured request is in its row, which is a list for speed."""
+    """The index of each value in the row of a captured request; a row is a list, for speed."""
 
     (
         HEAD,  # of the request, as `RequestDirection` unpacks it: see `Head`
@@ -129,17 +129,18 @@ class Row:
 
 
 class Head:
-    """Where each value of a request's header is in the tuple that `RequestDirection` unpacks."""
+    """The index of each value of a request's header in the tuple that `RequestDirection` unpacks."""
 
     REQUEST_BYTES, API_KEY, API_VERSION, CORRELATION_ID = range(4)
 
 
 class Recorder(Protocol):
-    """Takes rows; see `proxy.capture`.
+    """The interface to which a channel gives the rows of captured requests, for a file (`proxy.capture`).
 
     Attributes:
         add: adds a finished row to the current batch; its partitions do not grow any more.
-        left: the remaining weight of the batch; the row that uses it up calls `full`.
+        left: how much more fits into the batch, from `BATCH_WEIGHT` down; the channel subtracts each row's weight, and
+            calls `full` at 0.
     """
 
     add: Callable[[list[Any]], None]
@@ -153,11 +154,12 @@ class Recorder(Protocol):
 
 
 class Tap(NamedTuple):
-    """Where a channel's rows go, and what is captured of its requests.
+    """The settings of a captured channel: where its rows go, and what is captured of its requests.
 
     Attributes:
         frames: which requests are kept whole (`kept_frames`).
-        partition_sample: the share (0 to 1) of large frames that are walked to the end, for all of their partitions.
+        partition_sample: the part (0 to 1) of large frames that are read to the end, to capture all of their
+            partitions.
     """
 
     recorder: Recorder
@@ -197,10 +199,11 @@ _SECRET: Final = frozenset(
 
 
 class Keeper:
-    """Keeps copies of the requests of one connection.
+    """Keeps copies of one connection's requests, for replay.
 
     Args:
-        reserve: reserves memory.
+        mode: KEEP to keep also the payloads of Produce requests.
+        reserve: reserves memory for a request of this size; returns False if there is none.
     """
 
     __slots__ = ("_frame_bytes", "_partial", "_reserve", "payloads")
@@ -214,7 +217,11 @@ class Keeper:
     def keep(
         self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, owed: int
     ) -> bytes | bytearray:
-        """Return the kept bytes of the request at `pos`, which may still grow; NOT_KEPT if it is not kept."""
+        """Return a copy of the request at `pos`, which may still grow; NOT_KEPT if it is not kept.
+
+        Args:
+            owed: the number of the connection's rows that await responses.
+        """
         length, key, _, _, _ = head
         frame_end = pos + 4 + length
         self._partial = None
@@ -238,7 +245,7 @@ class Keeper:
         return self._partial is not None
 
     def passed(self, buf: Buffer, start: int, stop: int) -> None:
-        """Add forwarded bytes to the incomplete request; bytes after its end belong to the next one."""
+        """Add forwarded bytes to the copy of the incomplete request; bytes after its end belong to the next one."""
         partial = self._partial
         if partial is None:
             return
@@ -293,11 +300,11 @@ _PARTITIONS: Final = Row.PARTITIONS
 
 @dataclass(slots=True, eq=False)
 class Capture(Observer):
-    """Makes the rows of one channel.
+    """Captures the requests of one channel: makes a row for each, from the channel's events.
 
     Args:
         state: the channel's state, which is made with this observer.
-        times: measures its requests.
+        times: measures the broker time of its requests.
 
     Attributes:
         keeper: keeps whole requests; None if they are not kept.
@@ -397,7 +404,7 @@ class Capture(Observer):
         self._held = self._held or held
 
     def muted(self, throttle: Muting, throttle_ms: int, mute_ms: int) -> None:
-        """Note the throttle time for the row of the request; a mute for a connection rate is in no response."""
+        """Note the throttle time for the request's row, but for a connection rate, which no response contains."""
         if isinstance(throttle, UserThrottle):
             return
         limits = self._state.mute_limits
@@ -428,7 +435,7 @@ class Capture(Observer):
                 self._write_acks_zero()
 
     def response_begun(self, direction: ChannelDirection, entry: Entry) -> None:
-        """Complete the row of the request that this response belongs to, if there is one."""
+        """Complete the row of the request to which this response belongs; requests of Sluice's own have none."""
         owed = self._awaiting_response
         if not owed or owed[0][Row.HEAD][Head.CORRELATION_ID] != entry[0]:
             return  # a request of Sluice's own, or a bare token
@@ -454,7 +461,7 @@ class Capture(Observer):
             self._write(row)
 
     def broker_changed(self, broker: int) -> None:
-        """Put another broker into all rows so far: the connection leads to a different one than intended."""
+        """Correct the broker in all unfinished rows, since the connection leads to a different one than intended."""
         origins: dict[RowOrigin, RowOrigin] = {}
         rows = list(self._awaiting_response)
         if self._acks_zero is not None:
@@ -478,7 +485,7 @@ class Capture(Observer):
     # Walks.
 
     def produce_walk(self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> Walk | None:
-        """Return a walk through a Produce; None if its only partition could be read at once.
+        """Return a walk that captures the partitions of a Produce; None if its only partition could be read at once.
 
         All bytes before the request have been forwarded.
         """
@@ -498,9 +505,7 @@ class Capture(Observer):
     def fetch_walk(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, version: int
     ) -> Walk | None:
-        """Return a walk through a Fetch response; None if all of its partitions could already be read from
-        `buf`.
-        """
+        """Return a walk that captures a Fetch response's partitions; None if all could be read from `buf` at once."""
         state, frame_bytes = self._state, direction.frame_bytes
         sizes: Sizes | None = {} if state.engine.charges_fetched_topics else None
         frame_end = pos + frame_bytes

@@ -56,19 +56,19 @@ UNASKED: Final = "unasked"
 
 
 class Condition(NamedTuple):
-    """One connection at one instant. The channel sets all but `activity` and the waits, which the shell knows.
+    """A snapshot of one connection. The channel sets all but `activity` and the waits, which the shell knows.
 
     Args:
         quota: its client's quotas; None before the first request, and for a follower.
         broker: the id of its broker; -1 if that is unknown.
-        activity: what it does; during a hold or mute, whether a response is owed.
+        activity: what it waits for (a constant above); during a hold or mute, whether a response is owed.
         held_ms, muted_ms: the time that it has been held and muted since it began.
         muting: the throttle of the present or last mute.
-        asked_ms: how long its broker has had its oldest request, at least; -1 without any.
+        asked_ms: for how many ms, at least, its broker has owed a response; -1 if it owes none.
         probe: the last timed request; None if there is none.
         probed: the timed requests whose responses have begun since the last call.
         follower: the id of the broker that fetches as a follower; -1 for a client.
-        leaving_out: the limit for which a follower's present Fetch leaves replicas out.
+        leaving_out: the limit because of which a follower's present Fetch leaves out replicas; None if it does not.
         virtual_time: its waits if quotas were enforced; None if there are none.
         waits_until_ms: when the present hold or mute ends; 0 without one.
         owed: the number of responses owed.
@@ -93,21 +93,23 @@ class Condition(NamedTuple):
 
 
 class Direction(Protocol):
-    """One direction of a channel, as the shell knows it."""
+    """The interface of one direction of a channel for the shell (`proxy.net`)."""
 
     @property
     def verdict(self) -> Verdict:
         """The direction's verdict: always the same object; the calls below change its fields."""
 
     def receive(self, buf: bytearray, start: int, end: int, now_ns: int) -> Verdict:
-        """Decide on buf[start:end], read at `now_ns`; forwarded bytes may be patched in place.
+        """Decide what to do with the received bytes buf[start:end]; those to forward may be patched in place.
 
         Raises:
             PeerError, WireError: the peer has broken the protocol, and the connection ends.
         """
 
     def passed(self, count: int, now_ns: int) -> None:
-        """Report that `count` passthrough bytes were forwarded; 0: pending output was written, or the source opened."""
+        """Register that `count` passthrough bytes were forwarded; 0: pending output was written, or the source
+        opened.
+        """
 
     def recharge_due(self, now_ms: int) -> bool:
         """Whether the frame under way must be charged again, by `receive`, before more of it is forwarded."""
@@ -120,7 +122,7 @@ class Direction(Protocol):
 
 
 class Machine(Protocol):
-    """A channel as the shell knows it: its two directions, and the calls that concern both."""
+    """The interface of a channel for the shell (`proxy.net`): its two directions, and the calls that concern both."""
 
     @property
     def requests(self) -> Direction:
@@ -132,23 +134,23 @@ class Machine(Protocol):
 
     @property
     def kept_bytes(self) -> int:
-        """The bytes that count against the budget of kept bytes, with the entries if many responses are owed."""
+        """The memory in bytes that counts against the limit for kept bytes; many owed responses count as well."""
 
     def condition(self, now_ms: int, *, time_requests: bool) -> Condition:
-        """Return the channel's part of its condition, and begin or stop timing requests.
+        """Return a snapshot of the connection, and begin or stop timing requests.
 
         Args:
-            time_requests: whether to time some of the next requests; they are timed in any case if none was before.
+            time_requests: whether to time some of the next requests; if none was timed yet, they are in any case.
         """
 
     def responded(self, response: bytes | bytearray | SharedResponse | Forward) -> None:
-        """Accept the response to a question, or a request to send to the broker before the response."""
+        """Accept what the shell returns for a `Question`: the response for the client, or a request for the broker."""
 
     def broker_changed(self, broker: int) -> None:
-        """Report that the connection goes to a different broker than intended."""
+        """Register that the connection leads to a different broker than intended."""
 
     def reconsider(self) -> None:
-        """Apply changed quotas, or the switch of all enforcement, to a mute under way."""
+        """End the present mute if its limit was raised or removed, or if quotas are no longer enforced."""
 
     def end_intake(self) -> None:
         """Take no further request; those under way are completed."""
@@ -160,7 +162,7 @@ class Machine(Protocol):
         """
 
     def close(self, now_ms: int) -> Iterator[None]:
-        """End the channel: remove its flows; iterate over the result to free its memory in portions."""
+        """End the channel, and detach it from its throttles; iterate over the result to free its memory in portions."""
 
 
 class Channel(ChannelState):
@@ -196,7 +198,7 @@ class Channel(ChannelState):
         self.responses = ResponseDirection(self)
 
     def condition(self, now_ms: int, *, time_requests: bool) -> Condition:
-        """Return the channel's part of its condition, and begin or stop timing requests."""
+        """Return a snapshot of the connection, and begin or stop timing requests."""
         times, link = self._times, self._link
         # The first request is timed as soon as possible: before it a Fetch that waits looks like a slow broker.
         unknown = times.probe is None and not self.requests.verdict.acks_zero
@@ -237,7 +239,7 @@ class Channel(ChannelState):
         return owed <= 0 and not self.responses.mid_frame()
 
     def close(self, now_ms: int) -> Iterator[None]:
-        """End the channel: remove its flows; iterate over the result to free memory in portions."""
+        """End the channel, and detach it from its throttles; iterate over the result to free its memory in portions."""
         exchange = self.sasl
         if exchange is not None and exchange.readable and exchange.tokens:
             self.stats.sasl[exchange.label, "failed"] += 1  # a broker refuses a token by closing

@@ -77,7 +77,7 @@ RESPONSE_REST: Final = BARE_TOKEN + 1  # the rest of a response whose head has b
 
 
 class Owed:
-    """An owed response that is not just forwarded: `respond` decides on the broker's response.
+    """How to handle a response that the broker owes, if it is not just forwarded: `respond` is called for it.
 
     Not an abstract class: `isinstance` for each response would be several times slower.
     """
@@ -88,11 +88,11 @@ class Owed:
     def respond(
         self, direction: "ChannelDirection", buf: Buffer, pos: int, end: int, entry: "Entry", now_ms: int
     ) -> int:
-        """Decide on the broker's response at `pos`: 0 to forward it, or an order of the direction."""
+        """Decide on the broker's response at `pos`; returns 0 to forward it, or the order set in the verdict."""
         raise NotImplementedError
 
     def muted(self, until_ms: int) -> "Owed":  # noqa: ARG002 - only the response to a Produce reports it
-        """Return an owed response that also reports a mute until `until_ms`."""
+        """Return an `Owed` that also writes a mute until `until_ms` into the response, as its throttle time."""
         return self
 
 
@@ -103,7 +103,7 @@ InFlight: TypeAlias = list[Entry]
 
 @dataclass(slots=True, eq=False)
 class LocalResponse(Owed):
-    """A response made in Sluice, or a part of one, that is sent in its turn. The broker owes none for it."""
+    """A response made in Sluice, or a part of one; it is sent after all earlier ones. The broker owes none for it."""
 
     made: ClassVar[bool] = True
     response: bytes | bytearray | memoryview
@@ -111,10 +111,11 @@ class LocalResponse(Owed):
 
 @dataclass(slots=True, eq=False)
 class PendingResponse(Owed):
-    """A response that the shell has yet to make.
+    """A response that the shell (`proxy.net`) has yet to make.
 
     Attributes:
-        forwarded: makes the owed response if the shell sends a request to the broker first; None if it sends none.
+        forwarded: creates the `Owed` that takes its place if the shell first sends a request to the broker; None if the
+            shell never does so.
     """
 
     forwarded: "Callable[[Forward], Owed] | None"
@@ -133,13 +134,13 @@ class PendingResponse(Owed):
 
 
 class Question(NamedTuple):
-    """A request that the shell responds to, outside of the loop.
+    """A client's request to which the shell (`proxy.net`) makes the response, not the broker.
 
     Args:
         body_at: the offset of the fields in the frame, which begins with its length prefix.
         user: the requesting principal.
         trusted: whether no permission is needed, since only users of this machine reach the listener.
-        plan: the `Forward`'s plan if `frame` is the broker's response to it; None if `frame` is a client's request.
+        plan: if `frame` is the broker's response to a `Forward`, that one's plan; None if it is a client's request.
         address: the client's address, as in `ChannelSettings`.
         peer: the client's address and port, for the audit log; the shell fills it in.
     """
@@ -176,7 +177,7 @@ class Forward(NamedTuple):
 
     Args:
         frame: a whole request with the client's own correlation id.
-        plan: the shell's state, returned with the broker's response.
+        plan: any object; the shell gets it back with the broker's response.
     """
 
     api_key: int
@@ -189,13 +190,13 @@ Muting: TypeAlias = Throttle | MutationThrottle | TopicThrottle | UserThrottle |
 
 
 class Observer:
-    """Receives a channel's events, and makes its walks; a subclass overrides some of the methods.
+    """Receives a channel's events, and creates its walks (`protocol.walks`); a subclass overrides some methods.
 
     A channel has one if its requests are captured (`capture`) or if it belongs to a follower (`follower`). It makes no
     decisions about bytes. A plain client's channel has none, which costs one comparison per response.
 
     Attributes:
-        entry_bytes: the largest memory of one owed response, with the observer's data for it.
+        entry_bytes: the most memory that one owed response takes, with the observer's data for it.
         walks_all: whether all Produce requests and Fetch responses are walked, not only those with topic quotas.
     """
 
@@ -205,10 +206,10 @@ class Observer:
     walks_all: ClassVar[bool] = False
 
     def waits(self, held: bool) -> None:
-        """The next request waits from now on: it is held before its slot, or the channel is muted."""
+        """Called when the next request begins to wait: it is held at its header, or the channel is muted."""
 
     def muted(self, throttle: Muting, throttle_ms: int, mute_ms: int) -> None:
-        """The channel is muted for `mute_ms`, by a throttle that asked for `throttle_ms`."""
+        """Called when the channel is muted for `mute_ms`; `throttle` had asked for `throttle_ms`."""
 
     def produce_walk(self, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead) -> Walk | None:
         """Return a walk that counts the bytes of each topic of a Produce; None if it need not be walked after all."""
@@ -221,22 +222,22 @@ class Observer:
         return FetchWalk(version, direction.frame_bytes - 4, {})
 
     def walked(self, direction: "ChannelDirection", walk: Walk, now_ms: int) -> None:
-        """A part of a frame was walked; after the last part, the direction has no walk any more."""
+        """Called when a part of a frame was walked; after the last part, `direction.walk` is None."""
 
     def response_begun(self, direction: "ChannelDirection", entry: Entry) -> None:
-        """A broker's response has begun to pass, and is no longer owed."""
+        """Called when a broker's response begins to pass; it is no longer owed."""
 
     def local_response_sent(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:
-        """A local response is sent to the client."""
+        """Called when a local response is sent to the client."""
 
     def broker_changed(self, broker: int) -> None:
-        """The connection leads to a different broker than intended."""
+        """Called when the connection turns out to lead to a different broker than intended."""
 
     def reconsidered(self) -> None:
-        """Quotas or their enforcement have changed."""
+        """Called when quotas, or whether they are enforced, have changed."""
 
     def close(self, now_ms: int) -> Iterator[None]:  # noqa: ARG002 - a subclass gives back what it has reserved
-        """The connection has ended; iterate over the result to free the observer's memory in portions."""
+        """Called when the connection has ended; iterate over the result to free the observer's memory in portions."""
         return iter(())
 
 
@@ -257,11 +258,11 @@ _SESSION_HOLD_SHARE: Final = 20
 
 @dataclass(slots=True, eq=False)
 class MuteLimits:
-    """The bounds of one channel's mutes and holds.
+    """The bounds of the time for which one channel is muted, or a request is held.
 
     Attributes:
-        group_session_timeout_ms: the shortest session timeout named here; 0 where a group request named none;
-            None where no group request was seen.
+        group_session_timeout_ms: the shortest session timeout of a consumer group on this channel; 0 if its group
+            requests named none; None without group requests.
     """
 
     _engine: Engine
@@ -279,7 +280,7 @@ class MuteLimits:
 
     @property
     def hold_ms_max(self) -> int:
-        """The longest hold of a Produce, in ms: heartbeats and the session's end limit a hold like a mute."""
+        """The longest hold of a Produce, in ms. A hold delays heartbeats and re-authentication as a mute does."""
         hold_ms_max = MS_UNBOUNDED
         if self.group_session_timeout_ms is not None:
             hold_ms_max = self._longest_ms()
@@ -308,7 +309,7 @@ class MuteLimits:
             self.group_session_timeout_ms = min(known, session_timeout_ms)
 
     def schedules(self) -> bool:
-        """Whether the policy is `schedule`."""
+        """Whether the policy in force is `schedule`; if not, it is `kip13`."""
         if self._version is not self._engine.version:
             self._read_options()
         return self._schedules
@@ -346,7 +347,7 @@ _NEVER_MS: Final = 0  # no time was reported yet
 
 
 def is_reported(throttle_ms: int, reported_at_ms: int, now_ms: int) -> bool:
-    """Whether a response reports a throttle time under `schedule`.
+    """Whether a response contains this throttle time under policy `schedule`: long ones always, short ones rarely.
 
     Args:
         reported_at_ms: when one was last reported on this connection; 0 for never.
@@ -364,11 +365,11 @@ def is_reported(throttle_ms: int, reported_at_ms: int, now_ms: int) -> bool:
 
 @dataclass(slots=True, eq=False)
 class TopicLookup:
-    """The sizes of topics that a waiting request has asked for (KIP-599), filled in as responses arrive.
+    """The partition counts that Sluice requests from the broker for a topic mutation that waits for them (KIP-599).
 
     Attributes:
-        pending: the number of responses still owed.
-        sizes: number of partitions by name or id; topics that the broker does not know are not in it.
+        pending: the number of responses to these requests that have not arrived.
+        sizes: partition counts by topic name or id; topics that the broker does not know are not in it.
     """
 
     pending: int = 0
@@ -381,8 +382,8 @@ class Identity:
     Attributes:
         key: the client id as sent.
         quota: the throttles, shared with every other channel of the same quota entity.
-        produce, fetch: this channel's flows for the throttles.
-        fetched: the owed response of an unlimited Fetch; None before the first one.
+        produce, fetch: this channel's state at the throttles of Produce and Fetch.
+        fetched: the `Owed` of all unlimited Fetches; None before the first one.
     """
 
     __slots__ = ("fetch", "fetched", "key", "produce", "quota")
@@ -395,7 +396,7 @@ class Identity:
         self.fetched: Owed | None = None
 
     def leave(self, now_ms: int) -> None:
-        """Remove both flows: the channel sends no more requests with this client id."""
+        """Detach the channel from the throttles, since it sends no more requests with this client id."""
         self.quota.produce.leave(self.produce, now_ms)
         self.quota.fetch.leave(self.fetch, now_ms)
         self.fetched = None  # it refers to this object
@@ -421,11 +422,12 @@ class ChannelState:
         muting: the throttle of the present or last mute; None before the first.
         mute_limits: the bounds of every mute and hold.
         intake: whether requests are taken; `enter` changes it.
-        in_flight_max: with this many owed responses no further request is handled; 0 unless the intake is OPEN.
+        in_flight_max: while this many responses are owed, no further request is handled; 0 unless the intake is OPEN.
         awaits_responses: the next request waits for responses, so nothing is read; the response direction signals when
             enough have come.
-        lookup: the sizes requested from the broker for the waiting request; None if there is none.
-        mutations_owed: owed responses of counted topic mutations: one at a time, as in brokers.
+        lookup: the partition counts that the waiting request needs; None if no request waits for any.
+        mutations_owed: how many owed responses are of topic mutations with a quota; another such request waits for
+            them.
         counted: whether the connection was counted against its user's rate of connections.
         now_ns: when the shell last read bytes for a direction, in nanoseconds of the clock of `now_ms`.
         unmeasured_version: the engine's version for which it is known that the current identity has no request quota.
@@ -442,14 +444,14 @@ class ChannelState:
         sasl: the SASL exchange under way.
         fetch_owed: whether a limited Fetch or ShareFetch is with the broker: the next one waits for its response;
             otherwise pipelined ones would all be forwarded before the first one is charged.
-        queued_bytes: of client ids, local responses that wait for their turn, and the request at the shell.
+        queued_bytes: the memory of client ids, of local responses to be sent, and of the request at the shell.
         question: a request for the shell to respond to; the shell takes it from here.
         uses_share_fetch: whether a ShareFetch or ShareAcknowledge was seen; if so, acknowledgements pass a mute.
         share_held_until_ms: the latest end of the next ShareFetch's wait at its header; 0 before it begins.
         forward: the shell's request to the broker, until the request direction inserts it.
-        guarded: what was found in the request being decided on, where something is Sluice's own (`guard`).
-        passed_front, passed_version: the last Produce with one topic that is not Sluice's own, to the end of the name,
-            and its version; -1 before the first.
+        guarded: Sluice's own names found in the request being decided on (`guard`); None if it was not searched.
+        passed_front, passed_version: the beginning (to the end of the topic's name) of the last Produce whose only
+            topic is not Sluice's own, and its version; -1 before the first.
     """
 
     settings: ChannelSettings
@@ -506,7 +508,7 @@ class ChannelState:
 
     @property
     def kept_bytes(self) -> int:
-        """The bytes that count against the budget of kept bytes, with the entries if many responses are owed."""
+        """The memory in bytes that counts against the limit for kept bytes; many owed responses count as well."""
         kept = self.queued_bytes + self.requests.kept_bytes + self.responses.kept_bytes
         owed = len(self.in_flight)
         if owed >= _ENTRIES_COUNTED_MIN:
@@ -514,7 +516,7 @@ class ChannelState:
         return kept
 
     def identify(self, client_id: bytes, now_ms: int) -> Identity:
-        """Make `client_id` the current identity."""
+        """Make the identity of this client id the current one, and return it; a new one is created if necessary."""
         key = client_id if len(client_id) <= CLIENT_ID_CHARACTERS_MAX else _LONG_CLIENT_ID
         identity = next((identity for identity in self._identities if identity.key == key), None)
         if identity is None or key is _LONG_CLIENT_ID:
@@ -540,7 +542,7 @@ class ChannelState:
         return identity
 
     def set_user(self, user: str, now_ms: int) -> None:
-        """Set the SASL exchange's principal, as far as known; if it is a new one, identities are looked up again."""
+        """Set the principal that SASL has authenticated, "" if unreadable; its quotas apply from now on."""
         self.authenticated = True
         if user != self.user:
             self.leave(now_ms)
@@ -562,7 +564,7 @@ class ChannelState:
             identity.produce.hold_ms_max = hold_ms_max
 
     def leave(self, now_ms: int) -> None:
-        """Remove the flows of all identities: the channel closes, or its client has used too many client ids."""
+        """Detach all identities from their throttles, as the channel closes, or its user or client ids change."""
         for identity in self._identities:
             identity.leave(now_ms)
         self._identities = ()
@@ -613,7 +615,7 @@ class ChannelState:
 
     @property
     def mutes_acknowledgements(self) -> bool:
-        """Whether the mute is for a quota that counts every request, also acknowledgements of records."""
+        """Whether the present mute delays acknowledgements of share consumers too: its quota counts every request."""
         return isinstance(self.muting, RequestThrottle | UserThrottle)
 
     def muted_by(self, throttle: AnyThrottle, now_ms: int) -> int:
@@ -629,15 +631,15 @@ class ChannelState:
     def respond_locally(
         self, correlation_id: int, version: int, response: bytes | bytearray | memoryview
     ) -> None:
-        """Add a local response to the owed ones; it is sent in its turn."""
+        """Add a local response to the owed ones; it is sent when all earlier ones have been sent."""
         self.queued_bytes += len(response)
         self.in_flight.append((correlation_id, version, LocalResponse(response)))
 
     def respond_later(self, question: Question, forwarded: Callable[[Forward], Owed] | None = None) -> None:
-        """Give a question to the shell, and owe its response; no further request is taken before that.
+        """Give a request to the shell, which makes the response; no further request is taken before that.
 
         Args:
-            forwarded: makes the owed response if the shell sends a request to the broker first.
+            forwarded: creates the `Owed` for the broker's response if the shell first sends a request to the broker.
         """
         self.question = question
         self._question_bytes = len(question.frame)
@@ -646,9 +648,7 @@ class ChannelState:
         self.enter(Intake.AWAIT_SHELL)
 
     def responded(self, response: bytes | bytearray | SharedResponse | Forward) -> None:
-        """Accept the response to a question, which is sent in its turn, or a request to send to the broker before
-        it.
-        """
+        """Accept what the shell returns for a `Question`: the response for the client, or a request for the broker."""
         if isinstance(response, Forward):
             self._forward_first(response)
             return
@@ -671,7 +671,7 @@ class ChannelState:
         self.forward = forward.frame
 
     def reconsider(self) -> None:
-        """End a mute that the changed quotas would not have begun, or not for so long.
+        """End the present mute if its limit was raised or removed, or if quotas are no longer enforced.
 
         The client's next request is checked again, so no quota is exceeded.
         """
@@ -730,7 +730,7 @@ class ChannelDirection(ABC):
 
     @abstractmethod
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:
-        """Decide on buf[start:end], read at `now_ns`."""
+        """Decide what to do with the received bytes buf[start:end]; returns `verdict`."""
 
     def mid_frame(self) -> bool:
         """Whether a frame has been forwarded in part."""
@@ -748,12 +748,18 @@ class ChannelDirection(ABC):
         return start + count
 
     def passed(self, count: int, now_ns: int) -> None:
-        """Report that `count` passthrough bytes were forwarded; 0: pending output was written, or the source opened."""
+        """Register that `count` passthrough bytes were forwarded; 0: pending output was written, or the source
+        opened.
+        """
         self.verdict.passthrough -= count
         self.moved_ns = now_ns
 
     def order_more(self, have: int, length: int) -> int:
-        """Order MORE of a frame of `length` bytes of which `have` have arrived, its prefix included.
+        """Set the order MORE, since the part of the frame that has arrived is too short; returns the order.
+
+        Args:
+            have: the number of bytes that have arrived, the length prefix included.
+            length: the frame's length without the prefix.
 
         Raises:
             PeerError: the frame is complete, so its fields end too early.
@@ -775,8 +781,8 @@ class ChannelDirection(ABC):
 
         Args:
             have: the number of bytes that have arrived, the prefix included.
-            length: the frame's length, the prefix included.
-            most: the longest such frame (`proxy.channel.errors`).
+            length: the frame's length without the prefix.
+            most: the largest `length` that is accepted (`proxy.channel.errors`).
 
         Raises:
             PeerError: the frame is longer.
@@ -838,7 +844,7 @@ class ChannelDirection(ABC):
         return kept
 
     def charge_ahead(self, flow: Flow | None) -> None:
-        """Set the flow that was charged for the request under way before its bytes arrived; None: no flow any more."""
+        """Set the flow that was charged for all of the present request before its bytes arrive; None afterwards."""
         self._charged_flow = flow
         self.verdict.charged_ahead = flow is not None
 
@@ -871,7 +877,13 @@ class ChannelDirection(ABC):
         return self.wait(0, held=False)
 
     def wait(self, until_ms: int, *, held: bool, job: Job | None = None) -> int:
-        """Order WAIT until `until_ms`; a parsed result is not kept for so long, and the frame is parsed again."""
+        """Set the order WAIT until `until_ms`, or until a signal or the job's end if that is 0; returns the order.
+
+        With a time, the result of `parse` is not kept, and the frame is parsed again later.
+
+        Args:
+            held: whether the request is held before its payload is read; otherwise the channel is muted.
+        """
         if until_ms:
             self._parsing = None
             if self.state.observer is not None:
@@ -884,7 +896,7 @@ class ChannelDirection(ABC):
 
 
 def copied(buf: Buffer, start: int, stop: int) -> bytes:
-    """Return a copy of a part of the buffer; a large one is copied once, while a slice of a slice is copied twice."""
+    """Return buf[start:stop] as bytes, copied only once; `bytes(buf[start:stop])` copies it twice."""
     with memoryview(buf)[start:stop] as part:
         return bytes(part)
 
@@ -904,10 +916,13 @@ def skip_header_tags(buf: Buffer | bytes, pos: int, end: int, *, flexible: bool 
 
 
 def check_version(head: RequestHead, oldest: int = 0, newest: int | None = None) -> None:
-    """Validate a request's version: ApiVersions never offered another one, whose layout is unknown.
+    """Check that ApiVersions may have offered a request's version; the layout of others is unknown.
+
+    Args:
+        newest: None for the newest version that Kafka has.
 
     Raises:
-        PeerError: it is not from `oldest` to `newest`; None: the newest one that Kafka has.
+        PeerError: the version is not from `oldest` to `newest`.
     """
     _, key, version, _, _ = head
     if not oldest <= version <= (MAX_VERSION[key] if newest is None else newest):
@@ -946,7 +961,7 @@ _NAME_BYTES: Final = (string.ascii_letters + string.digits + "._-").encode()
 
 
 def charge_produced(state: ChannelState, walk: Walk, now_ms: int, *, response_owed: bool) -> None:
-    """Charge the topics of a walked Produce.
+    """Charge the topics of a walked Produce with their bytes; beyond a topic's quota, the channel is muted.
 
     Args:
         response_owed: whether it has a response; that is then the last one owed, since requests pass one by one.

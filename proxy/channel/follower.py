@@ -77,11 +77,11 @@ _EMPTY_WAIT_MS_MIN: Final = 100
 
 
 class FetchDecision(NamedTuple):
-    """The decision on one Fetch to a leader.
+    """What a follower's Fetch may request from its leader.
 
     Args:
-        limits: the max_bytes of a partition; 0 leaves it out. Other partitions keep the follower's limits.
-        ready_ms: when more may be fetched; None if every partition is fetched.
+        limits: the max_bytes of partitions; 0 leaves one out. All others keep the follower's limit.
+        ready_ms: when more may be fetched, in ms; None if no partition is left out.
         empty: whether every partition is left out: no bytes are granted, and the request must not be forwarded.
     """
 
@@ -91,10 +91,10 @@ class FetchDecision(NamedTuple):
 
 
 class ReplicaThrottle(NamedTuple):
-    """The limit for which a follower's replicas are left out of a Fetch.
+    """The replication limit because of which a follower's replicas are left out of a Fetch.
 
     Args:
-        side: leader or follower.
+        side: "leader" or "follower": whether the leader's limit is exceeded, or the follower's.
         broker: the broker that has the limit.
         limit: in bytes/s, for all processes of Sluice together.
     """
@@ -106,7 +106,7 @@ class ReplicaThrottle(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ReplicaLink(Observer):
-    """The fetch session and claims of one connection; observes its channel.
+    """A follower's connection to a leader: its fetch session, and its claims to bytes of replication quotas.
 
     A request is taken and decided on in portions (`protocol.primitives`), each at its own `now_ms`. In between, other
     links may be granted bytes of the same rates, quotas and lists may change (the lists apply as they were when the
@@ -115,7 +115,7 @@ class ReplicaLink(Observer):
     Attributes:
         follower: the id of the fetching broker; -1 before its first Fetch.
         session: the partitions that the follower fetches, and those in the leader's session.
-        waiting: whether the current request was taken already and waits.
+        waiting: whether the current request was applied to the session (`take`), and has not been forwarded.
         unthrottled: whether no replica is left out on this connection, since it has too many to be kept in memory.
         fetch_in_flight: whether a Fetch is with the leader.
         changed: whether quotas have changed since the current request was decided on.
@@ -150,7 +150,7 @@ class ReplicaLink(Observer):
     def take(
         self, fields: FetchFields, frame: FollowerRequest, fields_at: int, version: int
     ) -> Portions[int]:
-        """Apply a request to the follower's session; the result is the error code of its response, or 0."""
+        """Apply a Fetch to the follower's session; the result is 0, or the error code with which to respond to it."""
         error = yield from self.session.take(fields, frame, fields_at, version)
         if error:
             return error
@@ -169,7 +169,7 @@ class ReplicaLink(Observer):
         return 0 if self.unthrottled else WRONG_EPOCH
 
     def decide(self) -> Portions[FetchDecision]:
-        """Decide which partitions the leader is asked for, and for how many bytes."""
+        """Decide which partitions to fetch from the leader, and how many bytes of each."""
         quotas = self._quotas
         yield from self._claim()
         limits: dict[TopicPartition, int] = {}
@@ -196,7 +196,7 @@ class ReplicaLink(Observer):
         )
 
     def leaving_out(self) -> ReplicaThrottle | None:
-        """Return the limit for which the present Fetch, or the one that waits, leaves replicas out."""
+        """Return the limit because of which the present Fetch leaves out replicas; None if it does not."""
         claim = self._left_out
         if claim is None or not (self.waiting or self.fetch_in_flight):
             return None
@@ -209,7 +209,7 @@ class ReplicaLink(Observer):
         return None if limit is None else ReplicaThrottle("leader", self.leader, limit)
 
     def wait_until(self, ready_ms: int, now_ms: int) -> int:
-        """Return when an empty request stops waiting, in ms; 0 if it has waited long enough."""
+        """Return until when a Fetch without any partition waits, in ms; 0 if it has waited long enough."""
         return min(ready_ms, self._waits_until_ms) if now_ms < self._waits_until_ms else 0
 
     def forwarded(self) -> None:
@@ -218,7 +218,7 @@ class ReplicaLink(Observer):
         self.fetch_in_flight = True
 
     def update(self, statuses: Sequence[ReplicaStatus], now_ms: int) -> None:
-        """Update the state of some partitions from a response."""
+        """Update the high watermarks and claims of partitions from a part of the leader's response."""
         for key, error_code, high_watermark, size, batch_bytes in statuses:
             replica = self.session.replicas.get(key)
             if replica is not None and not error_code:
@@ -241,7 +241,7 @@ class ReplicaLink(Observer):
         self.changed = True
 
     def walked(self, direction: ChannelDirection, walk: Walk, now_ms: int) -> None:
-        """Update the partitions' state from the part that was walked; end the response after its last part."""
+        """Update the partitions in the part of a response that was walked; after the last part, end the response."""
         assert isinstance(direction, ResponseDirection), "no request is walked here"
         assert isinstance(walk, ReplicaWalk), "no other response is walked here"
         if walk.statuses:
@@ -253,13 +253,13 @@ class ReplicaLink(Observer):
                 direction.resume_requests()
 
     def response_ended(self, now_ms: int) -> None:
-        """End the response: partitions that it did not contain have returned no bytes."""
+        """Give back the claims of partitions that the leader's response did not contain, since it has ended."""
         self.fetch_in_flight = False
         if self._claims is not None:
             self._claims.give_back(now_ms)
 
     def replica_offsets(self) -> Iterator[tuple[bytes, int, int, int]]:
-        """Yield each replica with a known state: topic, partition, fetch offset, high watermark."""
+        """Yield topic, partition, fetch offset and high watermark of each replica whose high watermark is known."""
         replicas = self.session.replicas
         for key in list(replicas):
             replica = replicas.get(key)
@@ -400,7 +400,7 @@ class _Fetched(Owed):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
     ) -> int:
-        """Read the response's head, set the follower's session id, and begin a walk through the rest."""
+        """Write the follower's session id into the head of the leader's response, and begin a walk through the rest."""
         length = direction.frame_bytes - 4
         if end - pos < _RESPONSE_HEAD_BYTES:
             return direction.order_more(end - pos, length)
@@ -419,7 +419,7 @@ class _Fetched(Owed):
 
 
 class ReplicaRequests(RequestReader):
-    """The requests of a follower on their way to its leader."""
+    """The direction from a follower to its leader: applies replication quotas to its Fetches (KIP-73)."""
 
     __slots__ = ("_current", "_link", "_work")
 

@@ -81,14 +81,14 @@ class _Restored(Owed):
         self._found: list[Named] | None = None
 
     def muted(self, until_ms: int) -> Owed:
-        """Return an owed response that also reports a mute until `until_ms`."""
+        """Return an `Owed` that also writes a mute until `until_ms` into the response, as its throttle time."""
         owed = None if self._owed is None else self._owed.muted(until_ms)
         return _Restored(owed, self._key, self._guarded)
 
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
     ) -> int:
-        """Put the names back; then the API's own handler decides on the response."""
+        """Put Sluice's own names back into the response, and let the handler of the API decide on it."""
         length, stood_in = direction.frame_bytes - 4, self._guarded.stood_in
         if stood_in and self._found is None:
             if not direction.whole(end - pos, length, GUARDED_RESPONSE_BYTES_MAX):

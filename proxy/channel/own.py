@@ -30,7 +30,7 @@ OwnRefusal = Callable[[str, str, str, str], None]
 
 
 class Treatment(Enum):
-    """How a request of an API is handled at a listener of clients, if it may name something of Sluice's."""
+    """How a listener of clients handles the requests of an API that may name Sluice's own topics, groups or ids."""
 
     PRODUCE = "its own topics are refused, the others written"
     ITEMS = "the items that name something of ours are refused, the others carried out"
@@ -72,11 +72,10 @@ def _ignore_refusal(_user: str, _address: str, _client_id: str, _api: str) -> No
 
 
 class Guarded:
-    """Which of Sluice's names were found in one request.
+    """Which of Sluice's own names were found, and replaced, in one request.
 
     Attributes:
-        stood_in: the names that were replaced by their stand-ins, as `OwnNames.originals` has them; empty if none of
-            ours was there.
+        stood_in: the labels and stand-ins by which names were replaced, as in `OwnNames.originals`; empty if none was.
     """
 
     __slots__ = ("stood_in",)
@@ -87,14 +86,16 @@ class Guarded:
 
 @dataclass(frozen=True, slots=True)
 class OwnNames:
-    """Sluice's own names, and what is needed to find and replace them; made by `own_names`.
+    """The names of Sluice's own topics, groups and transactional ids, and what is needed to find and replace them.
+
+    `own_names` creates it.
 
     Attributes:
-        wanted: all of them, with their labels.
-        parts: byte strings of which a message has at least one if it has any of the names.
-        stand_ins: for each name, one of the same length that does not exist.
+        wanted: all of them, each with its label (TOPIC, GROUP or TRANSACTIONAL_ID).
+        parts: byte strings of which a message contains at least one if it contains any of the names.
+        stand_ins: for each name, another one of the same length that does not exist.
         originals: the names by their labels and stand-ins.
-        refused: is told of each refusal.
+        refused: called for each request that is refused because of a name.
     """
 
     wanted: frozenset[tuple[str, bytes]]
@@ -110,7 +111,7 @@ def own_names(
     transactional_ids: frozenset[str] = frozenset(),
     refused: OwnRefusal = _ignore_refusal,
 ) -> OwnNames | None:
-    """Return the names, with what is computed from them; None if there are none."""
+    """Return these names, with what is needed to find and replace them; None if there are no names."""
     labelled = ((TOPIC, topics), (GROUP, groups), (TRANSACTIONAL_ID, transactional_ids))
     wanted = frozenset((label, name.encode()) for label, names in labelled for name in names)
     if not wanted:

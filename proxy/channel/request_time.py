@@ -67,7 +67,7 @@ class _Wrapped(Owed):
     owed: Owed | None
 
     def muted(self, until_ms: int) -> Owed:
-        """Return an owed response that also reports a mute until `until_ms`."""
+        """Return an `Owed` that also writes a mute until `until_ms` into the response, as its throttle time."""
         if self.owed is not None:
             self.owed = self.owed.muted(until_ms)
         return self
@@ -75,10 +75,10 @@ class _Wrapped(Owed):
 
 @dataclass(slots=True, eq=False)
 class Probe(_Wrapped):
-    """A timed request.
+    """A request whose time at the broker is measured, as an example for `proxy.explain`.
 
     Attributes:
-        key: its API.
+        key: its API key.
         request_bytes: the size of its frame.
         response_bytes: the size of its response's frame, with the length; 0 before it begins.
         sent_ns: when its header was read, in ns.
@@ -104,7 +104,7 @@ class Probe(_Wrapped):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
     ) -> int:
-        """Stop the time when the response begins; the API's handler decides on it."""
+        """Stop the measurement, since the response begins; the API's handler decides on the response."""
         if self.took_ns < 0:
             self._stop(direction)
         return 0 if self.owed is None else self.owed.respond(direction, buf, pos, end, entry, now_ms)
@@ -126,7 +126,7 @@ class Probe(_Wrapped):
 
 
 class Probed(NamedTuple):
-    """The timed requests whose responses have begun since the last visit.
+    """The timed requests (`Probe`) whose responses have begun since the last call of `RequestTimes.visit`.
 
     Args:
         missed: the estimated number of requests that were not timed although requests were to be timed.
@@ -148,11 +148,11 @@ _APPENDED_BYTES_MAX: Final = 1024 * 1024
 
 
 class FetchWait(NamedTuple):
-    """The wait that a Fetch asks for.
+    """How long a Fetch lets its broker wait for records.
 
     Args:
         wait_ms: the longest wait; 0 for none.
-        no_wait_bytes: the size of a response's frame from which on the broker cannot have waited.
+        no_wait_bytes: if the response's frame has this many bytes or more, the broker cannot have waited.
         follower: whether a follower sends the request (or its fields are invalid).
     """
 
@@ -231,13 +231,13 @@ _INT32: Final = Struct(">i")
 
 @dataclass(slots=True, eq=False)
 class Measured(_Wrapped):
-    """A measured request that is with the broker.
+    """A request at the broker whose time there will be charged to a request quota.
 
     Attributes:
-        times: the measurement of its channel.
+        times: the measurements of its channel.
         requests: the request direction, which knows when a large request has been sent completely.
         wait_us: the longest wait for records, unless the response's frame has `no_wait_bytes` or more.
-        throttle_ms: the decision when the response began; -1 before that.
+        throttle_ms: the throttle time decided when the response began; -1 before that.
     """
 
     times: "RequestTimes"
@@ -253,7 +253,7 @@ class Measured(_Wrapped):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
     ) -> int:
-        """Charge the request when its response begins; over the quota, mute and set the throttle time."""
+        """Charge the request, since its response begins; over the quota, mute the channel and set the throttle time."""
         if self.throttle_ms == _NOT_CHARGED:
             _charge(direction, self, now_ms)
         if self.throttle_ms:
@@ -263,10 +263,10 @@ class Measured(_Wrapped):
 
 @dataclass(slots=True, eq=False)
 class RequestTimes:
-    """Measures the requests of one channel, and times some of them.
+    """Measures one channel's requests for the request quota, and times some of them for `proxy.explain`.
 
     Attributes:
-        armed: whether requests are timed; at most PROBED_MAX are between two visits.
+        armed: whether requests are timed now; at most PROBED_MAX are timed between two calls of `visit`.
         probe: the last timed request; None before the first.
         measured: the last measured request, until its response arrives.
     """
@@ -304,7 +304,7 @@ class RequestTimes:
         return order
 
     def visit(self, state: ChannelState, *, time_requests: bool) -> Probed:
-        """Begin or stop timing requests; returns those whose responses have begun since the last visit."""
+        """Begin or stop timing requests; returns the timed ones whose responses have begun since the last call."""
         taken = self._take(state.now_ns)
         self.armed = time_requests
         if time_requests:

@@ -49,10 +49,12 @@ class RequestReader(ChannelDirection, ABC):
         self.length_max = state.settings.frame_bytes_max
 
     def owe_unchanged(self, key: int, version: int, correlation_id: int) -> None:
-        """Owe the response to a request that is forwarded unchanged.
+        """Register that a response is owed to a request that is forwarded unchanged, and count the request.
 
         Raises:
-            PeerError: the API is unknown, in a gateway or where something is Sluice's own.
+            PeerError: the API is unknown, and unknown ones are not allowed here: in a gateway, or if topics or groups
+            are
+                Sluice's own.
         """
         settings = self.state.settings
         if key not in API_NAMES and (settings.address_map is not None or settings.own is not None):

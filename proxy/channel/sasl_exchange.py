@@ -32,7 +32,7 @@ _TOKEN: Final = "delegation token"
 
 
 class SaslExchange:
-    """One SASL exchange, from a SaslHandshake to the broker's last response.
+    """One SASL exchange that passes through, from SaslHandshake to the broker's last response.
 
     Attributes:
         label: the mechanism's label in the counters.
@@ -64,7 +64,7 @@ class SaslExchange:
                 self.name, self.label = None, _TOKEN
 
     def succeeded(self, buf: Buffer, start: int, stop: int) -> bool:
-        """Whether a response without an error and with these bytes ends the exchange successfully."""
+        """Whether the broker's token buf[start:stop], in a response without an error, completes the authentication."""
         if self._mechanism == _BEARER:
             return start == stop
         if self._mechanism in _SCRAM:

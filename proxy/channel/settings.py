@@ -17,17 +17,22 @@ from quotas.replication.replication_quotas import ReplicationQuotas
 
 
 class ShownMove(NamedTuple):
-    """One reassignment as clients see it, and its current step; None if it has none."""
+    """One partition reassignment that Sluice carries out in steps, as clients see it.
+
+    Args:
+        ongoing: the whole reassignment, with the requested target.
+        step: the step under way; None if there is none.
+    """
 
     ongoing: Ongoing
     step: Stepping | None
 
 
 class OngoingMoves:
-    """All reassignments that clients see.
+    """All partition reassignments that Sluice carries out in steps, as clients see them.
 
     Attributes:
-        moves: by partition; the mapping is replaced as a whole.
+        moves: the reassignments by partition; the mapping is replaced as a whole.
     """
 
     __slots__ = ("moves",)
@@ -43,11 +48,14 @@ def merge_moves(
     version: int,
     correlation_id: int,
 ) -> bytes:
-    """Return a broker's response of version 0 with the moves in place of their steps; b"" if it can be used unchanged.
+    """Return a ListPartitionReassignments response that lists whole reassignments in place of their present steps.
+
+    b"" if the broker's response can be used unchanged.
 
     Args:
         wanted: the requested partitions; None for all.
-        version: of the response; a version with batches also contains the steps.
+        frame: the broker's response, of version 0.
+        version: the version of the returned response; BATCH_VERSION also contains the steps.
 
     Raises:
         WireError: the frame is not such a response.
@@ -77,22 +85,22 @@ RESPONSE_BYTES_MAX: Final = 1024**3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelSettings:
-    """One channel's listener, and what the channel may do.
+    """The constant settings of one channel: its listener, its client's address and user, and what it may do.
 
     Attributes:
         broker: the id of the broker behind the port; -1 if the bootstrap port's broker has no known id.
         address_map: returns the address to put in place of a broker's; None in a sidecar, which rewrites nothing.
         frame_bytes_max: the largest request, without its length prefix (Kafka: socket.request.max.bytes).
         response_bytes_max: the longest response, without its length prefix.
-        address: the client's address without its port; kept bytes are counted by it.
+        address: the client's address without its port; the memory of kept bytes is attributed to it.
         user: the principal's name before any SASL exchange; ANONYMOUS without a client certificate.
         oauth_claim: the claim of an OAUTHBEARER token that names the principal.
         serves_quota_api: whether Sluice, not the broker, responds to the quota API, with its own quotas.
         sasl: whether brokers require SASL, so that a client has no user before its exchange.
         trusted: whether unauthenticated clients of this listener may alter quotas (`Config.trusts`).
         replication: the quotas of leaders and followers, at a listener for brokers.
-        own: what is Sluice's own in the cluster and refused to clients; None if nothing is.
-        reassignments: those carried out in steps; None if reassignments are forwarded unchanged.
+        own: the names of Sluice's own topics, groups and ids, which clients may not use; None if there are none.
+        reassignments: the reassignments carried out in steps; None if such requests are forwarded unchanged.
     """
 
     broker: int

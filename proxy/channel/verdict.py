@@ -12,7 +12,10 @@ from typing import Any, Final
 
 
 class Order(IntEnum):
-    """What is done with the bytes after those that pass. Odd ones leave the frame undecided: it is passed again."""
+    """What the shell does with the bytes after those that it forwards.
+
+    An odd order leaves the frame undecided: the same bytes are passed to `receive` again.
+    """
 
     PASS = 0  # no bytes are left
     MORE = 1  # keep the rest until `need` bytes are here
@@ -37,7 +40,7 @@ _PARSED_TIMES: Final = 24
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One function with its arguments and, when it has run, its result.
+    """A function call for the shell to run in a thread, and its result when it has run.
 
     Attributes:
         done: whether it has run. Set last, by the thread that runs it.
@@ -87,12 +90,12 @@ AGAIN: Final = Job(_nothing, ())
 
 @dataclass(slots=True, eq=False)
 class Verdict:
-    """The outcome of `receive`. The first `passing` bytes are forwarded; `order` decides on the rest.
+    """The result of `receive`: the shell forwards the first `passing` bytes, and follows `order` for the rest.
 
     Attributes:
         passing: the number of bytes to forward, from the first one.
         order: an `Order`, as an int.
-        patches: the number of patched fields in forwarded frames: throttle times, session ids, limits, addresses.
+        patches: how many fields of forwarded frames were patched: throttle times, session ids, limits, addresses.
             If it has not grown, the forwarded bytes are those received, unchanged.
         passthrough: the number of further bytes of the current frame that may be forwarded unread.
         need: with MORE, the number of bytes, from the first kept one, that the next call needs.
@@ -148,7 +151,7 @@ BARE_TOKENS_MAX: Final = 16
 
 
 class Intake(Enum):
-    """Which input is taken from the client."""
+    """The state of a channel's intake: which input is taken from the client, and if none, what ends that."""
 
     OPEN = auto()  # requests, until IN_FLIGHT_MAX responses are owed
     AWAIT_BROKER = auto()  # nothing before the broker's response to a step of a SASL exchange

@@ -24,14 +24,14 @@ class Source(ThrottleSource, Protocol):
     def attach(
         self, key: str, user: str, client_id: str, broker: int, now_ms: int
     ) -> tuple[float | None, Limiter | None]:
-        """Return the client's limit in bytes/s and its limiter; both `None`: unlimited."""
+        """Return the client's limit in bytes/s, and the limiter of all clients that share it; both None: unlimited."""
 
     def release(self, limiter: Limiter, throttle: "Throttle") -> None:
         """Detach a throttle from its limiter."""
 
 
 class Throttle(ClientThrottle):
-    """One client's produce or fetch bytes at one broker."""
+    """The throttle of one client's Produce or Fetch bytes at one broker: decides on its requests, and counts them."""
 
     __slots__ = ("_limiter", "_source", "_version", "broker", "flows")
 
@@ -44,14 +44,14 @@ class Throttle(ClientThrottle):
         self.flows = 0  # the number of attached channels
 
     def flow(self) -> Flow:
-        """Return the state of a newly attached channel; `leave` detaches it."""
+        """Attach a channel; returns its state, which it passes to the other calls. `leave` detaches it."""
         self.flows += 1
         return Flow()
 
     def leave(self, flow: Flow, now_ms: int) -> None:
         """Detach a channel that was closed or belongs to another client now.
 
-        The charge for bytes of an incomplete request that did not arrive is returned.
+        The charge for the missing bytes of an incomplete request is given back.
         """
         self.flows -= 1
         self.total -= max(flow.announced, 0) + flow.lost
@@ -124,8 +124,9 @@ class Throttle(ClientThrottle):
         return decision
 
     def bytes_arrived(self, flow: Flow, now_ms: int) -> None:
-        """Return the charge of an announced request's missing bytes if they are late; they are then `Flow.lost`.
-        Call it when more bytes have arrived.
+        """Give back the charge of an announced request's missing bytes if they are late; they are then `Flow.lost`.
+
+        Call it when more bytes have arrived, before they are forwarded.
         """
         if flow.limiter is not None and not flow.lost and now_ms >= flow.announced_ms + ARRIVAL_MS:
             flow.limiter.take_back(now_ms)
@@ -232,7 +233,7 @@ class Throttle(ClientThrottle):
         return decision
 
     def debt_bytes(self, now_ms: int) -> float:
-        """Return the debt of this client's identity in bytes; 0 if it is unlimited."""
+        """Return by how many bytes the clients that share this quota have exceeded it; 0 if it is unlimited."""
         return 0.0 if self._limiter is None else self._limiter.debt_bytes(now_ms)
 
     def in_use(self, now_ms: int) -> bool:  # noqa: ARG002 - for every time
@@ -295,7 +296,10 @@ def limiter_in_force(
 ) -> Limiter:
     """Return a limiter with the current limit and options: the given one, or a new one of the policy in force.
 
-    It is of a client's identity, or of a topic.
+    Args:
+        limiter: the present limiter; None if there is none yet.
+        rules: the options and shares in force.
+        limiter_key: what it limits: the clients that share a quota, or a topic.
     """
     options, budgets = rules.options, rules.budgets
     kind = SampledLimiter if options.policy == "kip13" else ScheduledLimiter

@@ -15,7 +15,7 @@ from quotas.throttles.request import RequestQuotas, RequestThrottle
 
 @dataclass(slots=True, eq=False)
 class ClientQuota:
-    """One client's throttles at one broker; its partition mutations have one throttle for all brokers."""
+    """All throttles of one client at one broker, one for each kind of quota; that of mutations is for all brokers."""
 
     source: InitVar[Source]
     user: str
@@ -57,14 +57,16 @@ class ClientQuota:
         return [throttle for throttle in self.by_kind() if throttle is not None]
 
     def taken(self) -> tuple[int, ...]:
-        """Return the count of each kind, in its unit, in the order of CLIENT_KINDS; mutations at all brokers
-        together.
+        """Return what was counted for each kind of quota, in its unit, in the order of CLIENT_KINDS.
+
+        Mutations are those at all brokers together.
         """
         return tuple(0 if throttle is None else throttle.total for throttle in self.by_kind())
 
     def rates(self, now_ms: int) -> tuple[float, ...]:
-        """Return the rate of each kind, in its unit, in the order of CLIENT_KINDS; 0 for mutations, which have no
-        broker.
+        """Return the rate for each kind of quota, in its unit, in the order of CLIENT_KINDS.
+
+        It is 0 for mutations, which are not counted by broker.
         """
         return tuple(
             0.0 if throttle is None or throttle.kind is MUTATION else throttle.rate(now_ms)
@@ -76,8 +78,10 @@ class ClientQuota:
         return any(throttle.in_use(now_ms) for throttle in self.throttles())
 
     def mark(self, now_ms: int, windows_ms: int) -> None:
-        """Store the current counts, from which rates are computed; `windows_ms`: the length of a quota's windows
-        together.
+        """Store the current counts, from which `rates` are computed. Call it about once a second.
+
+        Args:
+            windows_ms: the length of all windows of a quota together.
         """
         for throttle in self.throttles():
             throttle.mark(now_ms, windows_ms)
@@ -87,7 +91,7 @@ class ClientQuota:
         return sum(self.taken())
 
     def detach(self) -> None:
-        """Detach from all limiters."""
+        """Detach the client from the limiters of its quotas, which are removed with their last client."""
         self.produce.detach()
         self.fetch.detach()
         if self._mutations is not None:

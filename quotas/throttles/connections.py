@@ -63,7 +63,7 @@ class _AddressRate(SampledLimit):
 
 
 class ConnectionRates:
-    """The rates of all addresses with a quota.
+    """The connection creation rates of all client IP addresses that have a quota (KIP-612).
 
     Args:
         engine: the definitions and options in force.
@@ -168,7 +168,7 @@ class ConnectionCounters(Protocol):
 
 
 class UserThrottle:
-    """The rate of one user's connections to one broker."""
+    """The throttle of the rate at which one user connects to one broker."""
 
     __slots__ = ("_exactly", "_source", "bucket", "enforced", "user")
 
@@ -185,7 +185,7 @@ class UserThrottle:
 
 
 class UserConnections:
-    """The throttles of all users with a connection rate."""
+    """The throttles of all users that have a quota for the rate of their connections."""
 
     def __init__(self, source: ThrottleSource) -> None:
         self._source = source
@@ -194,13 +194,13 @@ class UserConnections:
     def connect(
         self, user: str, broker: int, stats: ConnectionCounters, now_ms: int, *, exactly: bool
     ) -> tuple[UserThrottle, int] | None:
-        """Count a connection; returns its throttle and its mute in ms, or None for no mute.
+        """Count a connection; returns its throttle, and for how many ms to mute it. None if it is not muted.
 
         Args:
             user: the connection's user.
             broker: the broker that it connects to.
             stats: the counters.
-            exactly: use only the user's own entry, not the default user's.
+            exactly: whether only the user's own quota applies, not the default user's.
         """
         source = self._source
         rate = source.definitions.user_connection_rate(user, exactly=exactly)

@@ -10,7 +10,9 @@ GATEWAY: Final = ALL_BROKERS  # with scope `cluster`
 
 
 class QuotaView(NamedTuple):
-    """One client and kind of quota at one broker; counters since the start of the process.
+    """The figures of one client and one kind of quota at one broker, for metrics and admin pages.
+
+    Counters begin with the process.
 
     Args:
         type: Kafka's name: Produce, Fetch, ControllerMutation, Request; in waits also Topic, Connection, Replication.
@@ -118,7 +120,7 @@ class ClientThrottle(ThrottleCounters):
 
     @property
     def key(self) -> str:
-        """The quota key."""
+        """The key of the quota's limits, such as "producer_byte_rate"."""
         return self.kind.key
 
     def begin(self, now_ms: int) -> None:
@@ -149,7 +151,7 @@ class ClientThrottle(ThrottleCounters):
         return False
 
     def debt_bytes(self, now_ms: int) -> float:  # noqa: ARG002 - only of bytes
-        """Return the debt of this client's identity in bytes; 0 if it is unlimited."""
+        """Return by how many bytes the clients that share this quota have exceeded it; 0 if it is unlimited."""
         return 0.0
 
     def backlog_bytes(self, now_ms: int) -> float:  # noqa: ARG002 - only of bytes

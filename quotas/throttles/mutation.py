@@ -25,7 +25,7 @@ from quotas.throttles.topic_names import TtlMap
 
 
 class SharedBucket(TokenBucket):
-    """A bucket that several clients may share."""
+    """A token bucket of partition mutations, for all clients that share a quota."""
 
     __slots__ = ("enforced", "key", "users")
 
@@ -38,7 +38,7 @@ class SharedBucket(TokenBucket):
         self.enforced = enforced
 
     def update(self, rate: float, burst: float, now_ms: int, *, enforced: bool) -> None:
-        """Apply rate, burst and enforcement in force; debt made without enforcement is cleared."""
+        """Set rate, burst and whether quotas are enforced; when enforcement begins, debt made before is cleared."""
         self.configure(rate, burst)
         if enforced and not self.enforced:
             self.settle(now_ms)
@@ -46,7 +46,7 @@ class SharedBucket(TokenBucket):
 
 
 class MutationThrottle(ClientThrottle):
-    """One client's partition mutations at all brokers."""
+    """The throttle of one client's partition mutations at all brokers."""
 
     __slots__ = ("_bucket", "_cluster", "_quotas", "_version", "users")
 
@@ -71,14 +71,17 @@ class MutationThrottle(ClientThrottle):
         return self._bucket is not None or self._cluster is not None
 
     def take(self, partitions: int, now_ms: int) -> bool:
-        """Strict: take a topic's partitions unless a bucket is overdrawn; returns whether they were taken."""
+        """Take the tokens for a topic's partitions unless a bucket is overdrawn; returns whether they were taken.
+
+        For request versions with THROTTLING_QUOTA_EXCEEDED (KIP-599: strict).
+        """
         if self.overdrawn(now_ms):
             return False
         self.record(partitions, now_ms)
         return True
 
     def take_each(self, costs: Sequence[int], now_ms: int) -> list[int]:
-        """Strict: `take` for several topics in one step; returns the indices of the rejected ones.
+        """Do the same as `take` for several topics in one step; returns the indices of the rejected ones.
 
         A topic without cost is never rejected.
         """
@@ -100,7 +103,10 @@ class MutationThrottle(ClientThrottle):
         return refused
 
     def record(self, partitions: int, now_ms: int) -> None:
-        """Permissive: take tokens unconditionally; a negative number returns those of failed mutations."""
+        """Take tokens even if a bucket is overdrawn; a negative number returns those of failed mutations.
+
+        For request versions without THROTTLING_QUOTA_EXCEEDED (KIP-599: permissive).
+        """
         self._refresh(now_ms)
         for bucket in (self._bucket, self._cluster):
             if bucket is not None:
@@ -127,7 +133,7 @@ class MutationThrottle(ClientThrottle):
         self.total += partitions
 
     def predict(self, throttle_ms: int, now_ms: int, connection: ConnectionTime) -> None:
-        """Count the throttle time that would have applied; connection and buckets then act as if it had passed."""
+        """Count a throttle time that is not enforced; connection and buckets then act as if it had passed."""
         self.would_throttled_total += 1
         connection.weigh(now_ms)
         connection.hold(throttle_ms)
@@ -251,7 +257,10 @@ class MutationQuotas:
         return len(self._clients)
 
     def attach(self, user: str, client_id: str, now_ms: int) -> tuple[float | None, SharedBucket | None]:
-        """Attach a client: return its limit and its identity's bucket, updated."""
+        """Attach a client: return its limit in partitions/s, and the bucket of all clients that share it.
+
+        Both are None if the client is unlimited.
+        """
         source = self.source
         limit, key = source.definitions.limit(CONTROLLER_MUTATION_RATE, user, client_id)
         if limit is None:
@@ -275,7 +284,7 @@ class MutationQuotas:
                 self.source.budgets.end(bucket)
 
     def cluster(self, now_ms: int) -> SharedBucket | None:
-        """Return the bucket of all clients together, updated; None if it is not configured."""
+        """Return the bucket for the mutations of all clients together; None if no such limit is configured."""
         source = self.source
         if self._cluster_version is source.version:
             return self._cluster

@@ -32,7 +32,7 @@ Budget = Limiter | SampledLimit
 def predict(
     limiter: Limiter, flow: Flow, throttle: ThrottleCounters, size: int, now_ms: int, consumes: bool
 ) -> None:
-    """Charge a Produce, or a Fetch (`consumes`), and count the time that it would have waited with enforcement."""
+    """Charge a Produce, or a Fetch (`consumes`), and count how long it would have waited if quotas were enforced."""
     connection = flow.connection
     if connection is None:
         connection = flow.connection = ConnectionTime()
@@ -65,7 +65,7 @@ def predict_afterwards(
     charge: Callable[[], int],
     now_ms: int,
 ) -> None:
-    """Charge a topic or request time, after it has passed, and count the mute that would have begun with enforcement.
+    """Charge a topic's bytes or a request's time, and count the mute that would have begun if quotas were enforced.
 
     Args:
         charge: records the charge, and returns the mute in ms.

@@ -25,7 +25,7 @@ _MICROSECONDS_PER_PERCENT: Final = REQUEST.unit.counted  # of one second
 
 
 class RequestLimiter(SampledLimit):
-    """The broker time of all clients that share one request quota.
+    """Counts the broker time of all clients that share one request quota (`request_percentage`).
 
     >>> limiter = RequestLimiter(1, EngineOptions())
     >>> for second in range(10):
@@ -68,7 +68,7 @@ class RequestLimiter(SampledLimit):
 
 
 class RequestThrottle(ClientThrottle):
-    """One client's broker time at one broker."""
+    """The throttle of one client's broker time at one broker."""
 
     __slots__ = ("_broker", "_detached", "_limiter", "_limiters", "_source", "_version")
 
@@ -163,7 +163,7 @@ class RequestThrottle(ClientThrottle):
 
 
 class RequestQuotas:
-    """The request time limiters of one process."""
+    """The request quotas of one process: a limiter for the clients that share one, at each broker."""
 
     def __init__(self, source: ThrottleSource) -> None:
         self.source = source
@@ -185,8 +185,9 @@ class RequestQuotas:
     def attach(
         self, user: str, client_id: str, broker: int, now_ms: int
     ) -> tuple[float | None, RequestLimiter | None]:
-        """Attach a client: return its limit in percent and its limiter, updated; None while enforcement is switched off
-        (SIGUSR1).
+        """Attach a client: return its limit in percent, and the limiter of all clients that share it.
+
+        Both are None if the client is unlimited, or while enforcement is switched off (SIGUSR1).
         """
         source = self.source
         if source.relaying:

@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 
 class TtlMap(Generic[K, V]):
-    """At most `entries_max` entries, each for `keep_ms`.
+    """A map of at most `entries_max` entries, each of which expires after `keep_ms`.
 
     >>> sizes = TtlMap[str, int](entries_max=2, keep_ms=1000)
     >>> sizes.put("a", 3, now_ms=0)
@@ -49,7 +49,7 @@ class TtlMap(Generic[K, V]):
         return None if found is None or now_ms >= found[1] else found[0]
 
     def forget(self, keys: Iterable[K]) -> None:
-        """Remove keys."""
+        """Remove these keys with their values; missing ones are ignored."""
         for key in keys:
             self._entries.pop(key, None)
 
@@ -62,11 +62,11 @@ ASK_AGAIN_MS: Final = 5000
 
 
 class TopicNames:
-    """The known names of topic ids, and the ids to ask for.
+    """The names of topics by topic id, as far as known, and the ids that the cluster is to be asked for.
 
     Attributes:
         wake: called when there are ids to ask for.
-        limited: the names of all topics with limits of their own.
+        limited: returns the names of all topics with limits of their own.
     """
 
     def __init__(self) -> None:
@@ -97,8 +97,9 @@ class TopicNames:
         return wanted
 
     def take_limited(self) -> list[str]:
-        """Return names of topics with limits whose ids are to be asked for now; a part of them, in turn, if there
-        are many.
+        """Return names of topics with limits for whose ids the cluster is to be asked now.
+
+        If there are many, each call returns the next ones, in turn.
         """
         names = self.limited()
         if self._next >= len(names):

@@ -46,7 +46,7 @@ _UNNAMED_MS_MAX: Final = 20_000  # an id without a name after this time belongs 
 
 @dataclass(slots=True, eq=False)
 class TopicThrottle(ThrottleCounters):
-    """The throttle of one topic's bytes in one direction at one broker."""
+    """The throttle of the bytes that all clients produce to, or fetch from, one topic at one broker."""
 
     _source: ThrottleSource
     key: str
@@ -163,8 +163,9 @@ class TopicQuotas:
         now_ms: int,
         connection: ConnectionTime | None = None,
     ) -> tuple[TopicThrottle, int] | None:
-        """Charge topics with their bytes; returns the throttle with the longest mute and that mute in ms, None for
-        no mute.
+        """Charge the bytes of several topics; returns the throttle with the longest mute, and that mute in ms.
+
+        None if there is no mute.
 
         >>> from quotas.definitions.definitions import Definitions
         >>> from quotas.definitions.kinds import PRODUCER_BYTE_RATE as KEY

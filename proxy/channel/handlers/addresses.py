@@ -46,11 +46,12 @@ from quotas.throttles.mutation import MutationThrottle
 
 @dataclass(slots=True, eq=False)
 class Rewritten(Owed):
-    """Replaces a response by `rewrite(frame, version, *given(settings))`.
+    """Replaces a response by the result of a function of `protocol`: `rewrite(frame, version, *arguments(settings))`.
 
     Args:
-        key: the API key, for the longest frame that is kept.
-        arguments: returns the function's further arguments from the channel's settings; None for no arguments.
+        key: the API key, by which the size of the response is limited.
+        rewrite: the function.
+        arguments: returns its further arguments from the channel's settings; None if it has none.
     """
 
     _key: int
@@ -111,7 +112,7 @@ _UNKNOWN: Final = frozenset((3, 5))  # UNKNOWN_TOPIC_OR_PARTITION in KRaft, LEAD
 
 @dataclass(slots=True, eq=False)
 class AwaitedTopics:
-    """The topics to look for in a response: those that this client's request may have created."""
+    """A Metadata request that may make the broker create topics, and the progress in examining its response."""
 
     throttle: MutationThrottle
     creates: bool
@@ -126,7 +127,7 @@ def examine_request(
     """Examine a Metadata request.
 
     Returns:
-        The topics to look for in its response; None if there are none; or an order if the request is incomplete.
+        What its response is to be examined for; None if it is not examined; an order if the request is incomplete.
     """
     state = direction.state
     quotas = state.engine.mutations
@@ -158,9 +159,10 @@ def examine_request(
 
 
 def settle(direction: ChannelDirection, awaiting: AwaitedTopics, now_ms: int) -> bool:
-    """Examine a Metadata response for topics to charge or to await.
+    """Examine the next topics of a Metadata response: charge those that a client's request has created.
 
-    Returns whether all topics have been examined, in this turn or before.
+    Missing topics that this request may create are noted. Returns whether all topics have been examined; if not, call
+    it again in the loop's next turn.
     """
     quotas = direction.state.engine.mutations
     topics = awaiting.topics or ()
@@ -223,7 +225,7 @@ class _CreatingMetadata(_Metadata):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
     ) -> int:
-        """Find created topics; then handle the response like any other."""
+        """Find and charge created topics; then handle the response like any other."""
         length = direction.frame_bytes - 4
         awaited = self._awaited
         if length <= AUTO_CREATED_RESPONSE_BYTES_MAX:
@@ -280,7 +282,7 @@ def _owe(direction: ChannelDirection, head: RequestHead, owed: Owed | None) -> i
 def metadata_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Owe a Metadata response; it is examined if its request may create topics (KIP-599)."""
+    """Handle a Metadata request; its response is rewritten in a gateway, and examined if it may show created topics."""
     awaited = examine_request(direction, buf, pos, end, body, head, now_ms)
     if awaited is None:
         return _owe(direction, head, _METADATA)
@@ -299,7 +301,7 @@ def rewritten_request(
     head: RequestHead,
     _now_ms: int,
 ) -> int:
-    """Owe a FindCoordinator, DescribeCluster or DescribeQuorum response, rewritten in a gateway."""
+    """Handle FindCoordinator, DescribeCluster or DescribeQuorum; the response is rewritten in a gateway."""
     _, key, version, _, _ = head
     without = key == api.DESCRIBE_QUORUM and version < addresses.ENDPOINTS_SINCE  # any address
     return _owe(direction, head, None if without else _REWRITTEN[key])
@@ -308,7 +310,7 @@ def rewritten_request(
 def api_versions_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Owe an ApiVersions response, which is reduced in a sidecar too; note the client's software.
+    """Handle ApiVersions: note the client's software, and limit the versions in the response (also in a sidecar).
 
     A client asks again in version 0, which has no software, if its broker does not know the first request's version.
     """
@@ -331,7 +333,7 @@ _CONFIGS: Final = Rewritten(api.DESCRIBE_CONFIGS, addresses.configs_without_addr
 def configs_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Owe a DescribeConfigs response; a gateway removes the addresses from a broker's configs."""
+    """Handle DescribeConfigs; a gateway removes the addresses from the response if it is about a broker."""
     length, key, version, correlation_id, _ = head
     owed = None
     if direction.state.settings.address_map is not None:

@@ -53,7 +53,7 @@ class Fetched(Owed):
 
     Args:
         session_id: the session of the request; 0 if the session in the response is ignored.
-        exclusive: whether it was forwarded after a check of the budget; only one such Fetch at a time is at the broker.
+        exclusive: whether it counts against a quota, so that the channel's next Fetch waits for its response.
     """
 
     identity: Identity
@@ -109,7 +109,7 @@ def _unlimited_response(identity: Identity) -> Owed:
 def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Forward the Fetch, with reduced limits and the broker's epoch, or respond locally."""
+    """Handle a Fetch: forward it with reduced limits and the broker's session epoch, or respond locally and mute."""
     length, _, version, correlation_id, _ = head
     if version > MAX_VERSION[FETCH] or version < 0:
         raise PeerError("unsupported_version", f"Fetch version {version}")

@@ -16,7 +16,7 @@ from proxy.channel.direction import Buffer, ChannelDirection, skip_header_tags
 def request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Note the session timeout of a JoinGroup, which limits mutes, and owe the response."""
+    """Handle a group request: note the session timeout of a JoinGroup, which limits mutes, and forward it."""
     length, key, version, correlation_id, _ = head
     timeout_ms = 0  # only JoinGroup contains one; the other requests must not shorten it
     if key == JOIN_GROUP:

@@ -60,7 +60,7 @@ class _Produced(Owed):
     _until_ms: int
 
     def muted(self, until_ms: int) -> Owed:
-        """Return an owed response that also reports a mute until `until_ms`."""
+        """Return an `Owed` that also writes a mute until `until_ms` into the response, as its throttle time."""
         return _Produced(max(until_ms, self._until_ms))
 
     def respond(
@@ -102,7 +102,7 @@ NOT_MUTED: Final = _Produced(0)
 def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Charge the request, and owe its response unless acks=0."""
+    """Handle a Produce: charge and forward it, hold it, or refuse it. With acks=0 no response is owed."""
     length, _, version, correlation_id, _ = head
     zeros = acks = -2
     if _FLEXIBLE_SINCE <= version <= _VERSION_MAX and end >= body + 4 <= pos + 4 + length:

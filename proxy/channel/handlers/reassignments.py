@@ -52,7 +52,7 @@ class _ListResponse(Owed):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
     ) -> int:
-        """Put the moves into the response."""
+        """Put whole reassignments into the response, in place of their present steps."""
         length = direction.frame_bytes - 4
         if not direction.whole(end - pos, length, RESPONSE_BYTES_MAX[LIST_PARTITION_REASSIGNMENTS]):
             return direction.verdict.order
@@ -77,7 +77,7 @@ class _AlterResponse(Owed):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
     ) -> int:
-        """Pass the broker's response to the shell, and owe the caller the shell's response."""
+        """Give the broker's response to the shell, which makes the response for the client."""
         length = direction.frame_bytes - 4
         if not direction.whole(end - pos, length, RESPONSE_BYTES_MAX[ALTER_PARTITION_REASSIGNMENTS]):
             return direction.verdict.order
@@ -95,7 +95,7 @@ class _AlterResponse(Owed):
 def alter_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Ask the shell for the request to send instead."""
+    """Handle AlterPartitionReassignments: give it to the shell, which returns the request for the broker."""
     length, key, version, correlation_id, _ = head
     state = direction.state
     settings = state.settings
@@ -118,7 +118,7 @@ def alter_request(
 def list_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Send the request in the broker's version, and keep the requested partitions."""
+    """Handle ListPartitionReassignments: forward it in version 0; whole reassignments are put into the response."""
     length, _, version, correlation_id, _ = head
     state = direction.state
     if state.settings.reassignments is None:

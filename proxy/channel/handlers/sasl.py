@@ -133,7 +133,7 @@ class _BareTokenResponse(_ExchangeStep):
 def handshake_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Begin an exchange with the mechanism of a SaslHandshake, and owe its response."""
+    """Handle SaslHandshake: begin an exchange with its mechanism, and forward it."""
     if not _whole(direction, end - pos, head):
         return direction.verdict.order
     length, _, version, correlation_id, _ = head
@@ -147,7 +147,9 @@ def handshake_request(
 def authenticate_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Forward a token; without a previous handshake the broker will refuse it."""
+    """Handle SaslAuthenticate: read the user's name from the token, and forward it; without a handshake only forward
+    it.
+    """
     if not _whole(direction, end - pos, head):
         return direction.verdict.order
     length, _, version, correlation_id, _ = head
@@ -165,7 +167,12 @@ def authenticate_request(
 
 
 def bare_token(direction: ChannelDirection, buf: Buffer, pos: int, end: int) -> int:
-    """Owe the response to the bare token at `pos`; returns its size with the prefix, REQUEST_FOLLOWS, or 0."""
+    """Handle a SASL token without a Kafka header at `pos` (after SaslHandshake version 0).
+
+    Returns:
+        The token's size with its length prefix; 0 with an order if it is incomplete; REQUEST_FOLLOWS if a Kafka request
+        is there instead.
+    """
     have = end - pos
     if have < 4:
         return _await_bytes(direction, have, 4)

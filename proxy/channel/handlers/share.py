@@ -97,7 +97,7 @@ class _ShareResponse(Owed):
 def fetch_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Forward a ShareFetch with reduced limits or without room for records, or hold it."""
+    """Handle a ShareFetch: forward it with reduced limits, forward it without requesting records, or hold it."""
     check_version(head, _VERSION_MIN)
     state: ChannelState = direction.state
     state.uses_share_fetch = True
@@ -144,7 +144,7 @@ def acknowledge_request(
     head: RequestHead,
     _now_ms: int,
 ) -> int:
-    """Forward a ShareAcknowledge, and owe its response."""
+    """Handle a ShareAcknowledge: forward it; its response is not charged."""
     check_version(head, _VERSION_MIN)
     direction.state.uses_share_fetch = True
     return _owe(direction.state, head, may_acquire=False)

@@ -63,7 +63,7 @@ from quotas.throttles.mutation import MutationThrottle
 def request_sizes(
     direction: ChannelDirection, frame: bytes, body: int, correlation_id: int, topics: Sequence[TopicMutation]
 ) -> TopicLookup | None:
-    """Return the sizes of these topics; None with an order while they are being requested.
+    """Return the partition counts of these topics; None, with an order, while they are requested from the broker.
 
     Args:
         frame: the whole waiting request; its client id ends at `body`.
@@ -172,7 +172,7 @@ class _ChargedMutation(Owed):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
     ) -> int:
-        """Return the tokens of failed topics, add the rejected topics and the throttle time, and mute."""
+        """Give back the tokens of failed topics, add rejected topics and throttle time to the response, and mute."""
         length = direction.frame_bytes - 4
         version = entry[1]
         key, throttle, asked, rejected = self.key, self.throttle, self.asked, self.rejected
@@ -209,7 +209,9 @@ class _ChargedMutation(Owed):
 def request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Charge the request's topics, and forward those that the quota admits."""
+    """Handle CreateTopics, CreatePartitions or DeleteTopics: charge its topics, and forward those that the quota
+    admits.
+    """
     length, key, version, correlation_id, _ = head
     state = direction.state
     identity = state.identity
