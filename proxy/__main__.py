@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> int:
-    """Load the command line and run it."""
+    """Run the command that the arguments of the process name; return its exit code."""
     try:
         from proxy.cli import main as run
     except KeyboardInterrupt:

@@ -116,7 +116,7 @@ def wire_events(
     workers: "Workers | None",
     fleet: "Fleet | None",
 ) -> None:
-    """Connect all parts of this process that report events to `tell`."""
+    """Let all parts of this process that report events call `tell` with them."""
     rate = config.quotas.partition_mutations_rate
     process_events = ProcessEvents(tell, relay.engine.definitions, rate, brokers)
     relay.watching.judged = partial(process_events.judged, _OWN)
@@ -128,9 +128,9 @@ def wire_events(
 
 
 def workers_of(config: Config) -> int:
-    """Return the number of processes that relay; "auto" is one for each core that this process may use.
+    """Return the number of processes that relay traffic; for "auto", the number of cores that this process may use.
 
-    Without a listener for clients there is nothing to divide.
+    Without a listener for clients it is 1.
     """
     if not any(not listener.replicates for listener in config.listeners):
         return 1
@@ -143,7 +143,10 @@ def workers_of(config: Config) -> int:
 
 
 def cores_of_quota(text: str) -> int:
-    """Return the whole cores of a container's processor quota, at least one.
+    """Return how many whole cores a container's processor quota allows, at least one; 65,536 without a quota.
+
+    Args:
+        text: the contents of cgroup's `cpu.max`: quota and period in microseconds.
 
     >>> cores_of_quota("200000 100000"), cores_of_quota("50000 100000"), cores_of_quota("max 100000") > 1000
     (2, 1, True)
@@ -173,9 +176,9 @@ class App:
     """One running proxy: its parts, from their creation until the process ends.
 
     Args:
-        config: what to run.
-        store: the quotas at start, and where they are kept; None for those in a topic.
-        loop: the loop it runs on.
+        config: the configuration.
+        store: the quotas at start, and where changes of them are kept; None if quotas are kept in a topic.
+        loop: the event loop on which it runs.
         workers: how many processes relay; with more than one this is their control process.
     """
 
@@ -371,7 +374,7 @@ class App:
         return problem or ("" if self._open else "the clients' ports are not open yet")
 
     def apply(self, config: Config, definitions: Definitions) -> None:
-        """Apply a reloaded configuration: quotas, policy, mode. Waiting requests are decided on again."""
+        """Apply a reloaded configuration and quotas, and decide again on all waiting requests."""
         self.relay.apply(config, definitions)
         if self._replication_source is not None:
             self._replication_source.configure(config.replication)

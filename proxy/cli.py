@@ -17,7 +17,11 @@ Command = Callable[[argparse.Namespace], int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the console script's entry point."""
+    """Run the command that the arguments name; return its exit code.
+
+    Args:
+        argv: the arguments; None for those of the process.
+    """
     return run_quietly(lambda: _run(argv))
 
 

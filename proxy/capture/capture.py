@@ -33,14 +33,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Capture:
-    """A recorder, and the writer of its batches into files."""
+    """The capture of one process: a recorder on the event loop, and a writer of its batches in a thread."""
 
     recorder: Recorder
     writer: Writer
     stats: CaptureStats
 
     def close(self) -> None:
-        """Hand over the last batch; called on the event loop."""
+        """Queue the last rows, and let the writer end after them; called on the event loop, then `wait` in a thread."""
         self.recorder.full()
         self.recorder.queue.put(None)
 
@@ -48,7 +48,7 @@ class Capture:
         """Wait until all rows are written; blocks. Rows that cannot be written in time are dropped.
 
         Args:
-            hurried: whether the process has to end at once.
+            hurried: returns True as soon as the process has to end at once.
         """
         thread = self.writer.thread
         began, is_hurried = monotonic(), False
@@ -77,7 +77,11 @@ def start(
     loop: asyncio.AbstractEventLoop,
     now_ms: Callable[[], int],
 ) -> Capture | None:
-    """Start capture; None if it is not configured.
+    """Start the capture, with its thread; return None if it is not configured.
+
+    Args:
+        names: the known names of topics, which also looks up others.
+        now_ms: the clock of those look-ups.
 
     Raises:
         ConfigError: pyarrow is missing.
@@ -108,10 +112,10 @@ def start(
 
 
 def require_pyarrow() -> None:
-    """Check that Parquet can be written.
+    """Check that pyarrow is installed, which writes the Parquet files.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: it is not.
     """
     try:
         import pyarrow.parquet  # noqa: F401 - only whether it is there

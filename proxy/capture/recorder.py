@@ -23,8 +23,9 @@ from quotas.definitions.kinds import CLIENT_KINDS
 
 
 class Column:
-    """Where each number of a record is in its row of the buffer. ORIGIN and QUOTA are indices; PARTITIONS is a
-    count.
+    """The positions of a record's 13 numbers in the buffer of `Records`.
+
+    ORIGIN is an index into `Batch.origins`, QUOTA one into QUOTAS, and PARTITIONS the number of partitions.
     """
 
     (
@@ -45,7 +46,7 @@ class Column:
 
 
 class PartitionColumn:
-    """Where each number of a partition is in its row of the buffer. TOPIC is an index."""
+    """The positions of a partition's four numbers in the buffer; TOPIC is an index into `Batch.topics`."""
 
     TOPIC, INDEX, BYTES, RECORDS = range(4)
 
@@ -68,16 +69,17 @@ Topic = tuple[bytes, bool]
 
 
 class Batch(NamedTuple):
-    """Records as numbers in a buffer, ready for the writer, and the difference between UTC and their monotonic
-    times.
+    """Captured requests for the writer: one record for each, as numbers in a buffer. No Kafka record batch.
 
     Attributes:
-        records, partitions: numbers of 8 bytes; the partitions are in the order of the records they belong to.
-        origins, topics: what the numbers name.
-        frames: a kept frame for each record; empty where frames are not captured.
-        unfit: for each row that could not be made a record, and is lost, why.
-        weight: the weight for the recorder's bound.
-        frame_bytes: the bytes reserved for their frames.
+        records: 13 numbers of 8 bytes for each record (`Column`).
+        partitions: four numbers of 8 bytes for each partition (`PartitionColumn`), in the order of the records.
+        origins, topics: what the indices in these numbers refer to.
+        frames: the kept frame of each record; empty if frames are not captured.
+        wall_minus_mono_ns: UTC minus the monotonic clock of the records' times, in ns.
+        unfit: an exception for each row that could not be made a record, and is lost.
+        weight: how much of QUEUE_WEIGHT_MAX the batch takes while it is queued.
+        frame_bytes: how much of FRAMES_BYTES_MAX its frames take.
     """
 
     records: bytes
@@ -97,23 +99,23 @@ class Batch(NamedTuple):
 
     @property
     def all_rows(self) -> int:
-        """The number of rows that were captured, with the unfit ones."""
+        """The number of captured rows: the records, and the rows that could not be made one."""
         return self.rows + len(self.unfit)
 
     def column(self, number: int) -> bytes:
-        """Return one column of the records: 8 bytes for each."""
+        """Return one number (`Column`) of all records, 8 bytes each."""
         return _strided(self.records, number, _RECORD_BYTES)
 
     def partition_column(self, number: int) -> bytes:
-        """Return one column of the partitions: 8 bytes for each."""
+        """Return one number (`PartitionColumn`) of all partitions, 8 bytes each."""
         return _strided(self.partitions, number, _PARTITION_BYTES)
 
     def partition_offsets(self) -> list[int]:
-        """Return the index of each record's first partition; last, the number of partitions."""
+        """Return the offsets of an Arrow list: the index of each record's first partition, then their total number."""
         return list(accumulate(memoryview(self.column(Column.PARTITIONS)).cast("q"), initial=0))
 
     def halves(self) -> "tuple[Batch, Batch]":
-        """Return the first and the second half of the records as batches."""
+        """Return two batches, with the first and the second half of the records; each keeps all other attributes."""
         half = self.rows // 2
         at, cut = half * _RECORD_BYTES, self.partition_offsets()[half] * _PARTITION_BYTES
         first = self._replace(
@@ -126,7 +128,7 @@ class Batch(NamedTuple):
 
 
 class Records:
-    """The records of the current batch.
+    """Collects the records of the current batch: one for each captured request.
 
     A record is 13 numbers in one reused buffer, and each of its partitions is four in another, so a row leaves no
     object behind for the garbage collector and the writer to visit. What rows share is interned for a batch and named
@@ -158,7 +160,10 @@ class Records:
         return self._at // _RECORD_BYTES + len(self._unfit)
 
     def add(self, row: list[Any]) -> None:
-        """Add a finished row (`proxy.channel.capture`). The data path goes on if it is unfit for a record."""
+        """Add the finished row of a request (`proxy.channel.capture`).
+
+        Never raises: a row that cannot be made a record is counted in `unfit`.
+        """
         try:
             (
                 head, origin, seq, handled_ns, _sent_ns, response_bytes, upstream_ns, throttle_ms, delay_ms,
@@ -188,7 +193,7 @@ class Records:
             self._partitions_at = partitions_at
 
     def add_with_frame(self, row: list[Any]) -> None:
-        """Add a finished row that ends with its frame."""
+        """Add the finished row of a request, whose last item is the frame of the request, or NOT_KEPT."""
         *fields, frame = row
         at = self._at
         self.add(fields)
@@ -198,7 +203,7 @@ class Records:
             self.frame_bytes += 4 + fields[0][0]
 
     def cut(self, wall_minus_mono_ns: int, weight: int) -> Batch:
-        """Return the records as a batch, and begin an empty one."""
+        """Return the records as a batch, and begin an empty one; for the arguments see `Batch`."""
         batch = Batch(
             bytes(memoryview(self._records)[: self._at]),
             bytes(memoryview(self._partitions)[: self._partitions_at]),
@@ -214,7 +219,7 @@ class Records:
         return batch
 
     def drop(self) -> int:
-        """Drop the records; returns their number."""
+        """Drop the records of the current batch; return their number."""
         count = len(self)
         self._begin()
         return count
@@ -245,8 +250,9 @@ class Recorder:
     """Collects the rows of one process in batches, and queues full ones for the writer.
 
     Attributes:
-        add: adds a finished row to the current batch.
-        left: the weight that still fits into it.
+        add: adds the finished row of a request to the current batch.
+        left: the weight that still fits into the batch. A row weighs as much as it has partitions, at least 1, and more
+            with a frame or a long client id. Channels subtract it, and call `full` when nothing is left.
         queue: batches for the writer; None tells it to end.
     """
 
@@ -276,7 +282,7 @@ class Recorder:
         self.queue: SimpleQueue[Batch | None] = SimpleQueue()
 
     def tap(self, ip: str, listener: str) -> Tap | None:
-        """Register a connection; None if its requests are not captured."""
+        """Return the tap through which a new connection's requests are captured; None if it is not in the sample."""
         self._connections += 1
         number = self._connections
         if self._sample < 1 and crc32(f"{self._process}/{number}".encode()) >= self._sample * _HASHES:
@@ -298,12 +304,12 @@ class Recorder:
         self.queue.put(records.cut(time_ns() - clock_ns(), weight))
 
     def taken(self, batch: Batch) -> None:
-        """Release the weight and frame bytes of a batch that was written or dropped; called by the writer's thread."""
+        """Make room for as much as this batch took: it was written or dropped. Called in the writer's thread."""
         self._taken += batch.weight
         self._released += batch.frame_bytes
 
     def reserve(self, size: int) -> bool:
-        """Reserve memory for a frame; returns False, and counts it, if there is none left."""
+        """Reserve `size` bytes of FRAMES_BYTES_MAX for a frame; False if too few are left, which is counted."""
         if self._reserved - self._released + size > FRAMES_BYTES_MAX:
             self._stats.frames_left_out += 1
             return False

@@ -40,7 +40,12 @@ Names = Callable[[bytes], str | None]
 
 
 class Tables:
-    """Converts rows to record batches, and writes record batches to files.
+    """Converts captured rows to Arrow, and writes them as Parquet.
+
+    Args:
+        process: the name of this process in its rows.
+        names: returns a topic's name by its id.
+        frames: whether each row has the frame of its request.
 
     Raises:
         ImportError: pyarrow is not installed.
@@ -76,15 +81,18 @@ class Tables:
         return self._pa.string() if name == "string" else getattr(self._pa, name)()
 
     def writer(self, file: BinaryIO) -> Any:
-        """Return a writer of a Parquet file."""
+        """Return a pyarrow `ParquetWriter` with the schema of a capture, which writes to this file."""
         return self._pq.ParquetWriter(file, self.schema, compression=_COMPRESSION)
 
     def concatenate(self, batches: Sequence["pa.RecordBatch"]) -> "pa.Table":
-        """Return one table of several batches."""
+        """Return one Arrow table with the rows of all batches."""
         return self._pa.Table.from_batches(batches, self.schema)
 
     def convert(self, batch: Batch) -> "pa.RecordBatch":
-        """Convert a batch of records to columns."""
+        """Convert a batch to Arrow columns: one row for each request, with the schema of a capture's file.
+
+        (An Arrow record batch has nothing to do with Kafka's.)
+        """
         pa, pc, rows = self._pa, self._pc, batch.rows
 
         def column(number: int, kind: str = "int64") -> "Array":
@@ -179,7 +187,8 @@ class Naming:
     for topics that do not exist cost other clients at most the names in their rows.
 
     Args:
-        known: the known names.
+        known: returns a topic's name by its id; None if it is not known.
+        ask: requests the names of topic ids from the cluster.
         waiting: returns the number of batches that wait to be written.
     """
 
@@ -191,7 +200,7 @@ class Naming:
     _next_wait_at: float = field(init=False, default=0.0)
 
     def resolve(self, batch: Batch) -> None:
-        """Ask for unknown names, and wait a moment for the result if that is worthwhile."""
+        """Ask for the names of a batch's unknown topic ids; wait up to SECONDS_MAX for new ones if no rows pile up."""
         missing = ids_without_name(batch, self.known)
         if not missing:
             return

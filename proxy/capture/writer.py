@@ -86,7 +86,10 @@ class Directory:
             raise StartError(f"capture.directory: {self.path} cannot be used: {error.strerror}") from error
 
     def create(self, name: str) -> tuple[Path, BinaryIO]:
-        """Open a new unfinished file, locked.
+        """Create a new file under a temporary name, and lock it; return its path, and the file.
+
+        Args:
+            name: the part of the file's name between prefix and suffix.
 
         Raises:
             OSError: it cannot be created.
@@ -98,7 +101,7 @@ class Directory:
         return path, os.fdopen(descriptor, "wb")
 
     def finish(self, path: Path, file: BinaryIO) -> Path:
-        """Flush a file to the disk and rename it to its final name.
+        """Flush a file to the disk, rename it to its final name, and close it; return its final path.
 
         Raises:
             OSError: it failed; there is no file of the final name then.
@@ -113,7 +116,7 @@ class Directory:
         return final
 
     def finished(self) -> list[Finished]:
-        """Return all finished files, by time of modification."""
+        """Return all finished files, by their time of modification, the oldest first."""
         found = []
         for path in self._named(self._suffix):
             with suppress(OSError):  # another process was quicker
@@ -202,11 +205,13 @@ class OpenFile:
 
 @dataclass(eq=False)
 class Writer:
-    """Writes a recorder's batches, in a separate thread.
+    """Writes a recorder's batches into files, in a separate thread.
 
     Args:
-        known: the known names of topics.
-        ask: requests further ones.
+        name: the name of this process, with which its files' names begin.
+        rotate_bytes, rotate_seconds: the size and the age at which a file is finished, and another one begun.
+        known: returns a topic's name by its id; None if it is not known.
+        ask: requests the names of topic ids from the cluster.
     """
 
     recorder: Recorder
@@ -228,7 +233,7 @@ class Writer:
         self.thread = Thread(target=self._run, name="capture", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Remove old files above the limit of the directory, and start the thread."""
         self._enforce_size_limit()
         self.thread.start()
 

@@ -53,10 +53,11 @@ _WAIT_SECONDS_MAX: Final = 300.0  # more is probably meant as milliseconds
 
 
 def check(config: Config, written: Mapping[str, object]) -> list[str]:
-    """Check the keys against each other.
+    """Check that the values of a configuration, each of which is valid by itself, work together.
 
     Args:
-        written: `[quotas]` as it was written, before defaults.
+        config: the whole configuration.
+        written: the keys of `[quotas]` that were written, without defaults.
 
     Returns: warnings, one line each.
 
@@ -259,7 +260,7 @@ def _check_journal(config: Config) -> None:
 
 
 class PortRange(NamedTuple):
-    """Ports that one key claims on one host."""
+    """The ports (`first` to `last`) that one key of the configuration (`path`) claims on one host."""
 
     host: str
     first: int
@@ -267,7 +268,7 @@ class PortRange(NamedTuple):
     path: str
 
     def overlaps(self, other: "PortRange") -> bool:
-        """Whether both claim the same port; a wildcard address overlaps with every host."""
+        """Whether both claim a port in common; a wildcard address counts as every host."""
         if self.host != other.host and self.host not in WILDCARDS and other.host not in WILDCARDS:
             return False
         return self.first <= other.last and other.first <= self.last
@@ -277,7 +278,7 @@ class PortRange(NamedTuple):
 
 
 def bound_ports(config: Config) -> Iterator[PortRange]:
-    """Yield the ports that a process with this configuration binds, by key."""
+    """Yield the ports that a process with this configuration binds, a range for each key."""
     for index, listener in enumerate(config.listeners):
         path, bind, first = f"listeners[{index}]", listener.bind, listener.first_broker_port
         if not listener.replicates:  # brokers need no bootstrap port
@@ -442,7 +443,7 @@ def _quota_warnings(quotas: QuotaSettings) -> Iterator[str]:
 
 
 def limit_warnings(entity: Entity, values: Mapping[str, float]) -> Iterator[str]:
-    """Yield warnings about one `[[quota]]` table: its names, and limits that let nearly nothing pass."""
+    """Yield warnings about one `[[quota]]` table: names and limits that probably mean something else."""
     for part, name in zip(Entity._fields, entity, strict=True):
         if isinstance(name, str):
             problem = _name_problem(part, name)
@@ -529,7 +530,7 @@ _NOT_ALTERED: Final = "kafka-configs cannot alter quotas, since the file is repl
 
 
 def unwritable(config: Config) -> Iterator[str]:
-    """Yield a warning for each path that cannot be written to, with the consequence."""
+    """Yield a warning for each configured path that cannot be written to, with what does not work then."""
     quotas, journal = config.quotas.file, config.reassignment.directory
     may_alter = config.quotas.alter_principals or any(map(config.trusts, config.listeners))
     altered = quotas.parent if quotas is not None and may_alter and not config.fleet.configured else None

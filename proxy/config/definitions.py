@@ -60,7 +60,7 @@ def read_definitions(quotas: QuotaSettings, quota_text: str = "") -> Definitions
 
 
 def static_quotas(quotas: QuotaSettings) -> StaticQuotas:
-    """Return KIP-13's static settings."""
+    """Return the static quotas: KIP-13's `producer_default`, `producer_override` and those of consumers."""
     return StaticQuotas(
         producer_default=quotas.producer_default,
         producer_override=quotas.producer_override,
@@ -79,12 +79,12 @@ def command_line_quotas(quota_text: str) -> Definitions:
 
 
 def unenforced(entries: Iterable[tuple[Entity, Mapping[str, float]]], file: Path | None = None) -> list[str]:
-    """Return a bounded number of warnings about limits without effect, or with another effect than their name or
+    """Return warnings, at most UNENFORCED_MAX, about limits without effect, or with another effect than their name or
     number suggests.
 
     Args:
-        entries: the limits by entity.
-        file: where they are, which the warnings name; None for nowhere.
+        entries: quota entities, and the limits of each.
+        file: the file that has them, which the warnings name; None to name none.
     """
     place = "" if file is None else f"{file}: "
     found = (f"{place}{warning}" for entity, values in entries for warning in limit_warnings(entity, values))
@@ -116,7 +116,7 @@ class Changes:
 
 
 def compare(old: Config, new: Config) -> Changes:
-    """Return the keys whose values differ, in the order of the documentation."""
+    """Return the keys whose values differ between two configurations, in the order of the documentation."""
     live: list[str] = []
     restart: list[str] = []
     for section, options in SECTIONS.items():

@@ -57,7 +57,7 @@ _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 class OwnCertificate(Options, frozen=True):
-    """What the tables of TLS have in common: the certificate of this side."""
+    """The keys that all TLS tables have in common: Sluice's own certificate and private key."""
 
     cert_file: Path | None = None
     key_file: Path | None = None
@@ -71,7 +71,7 @@ class OwnCertificate(Options, frozen=True):
         return tuple(value for value in found if isinstance(value, Path))
 
     def settled(self, path: str) -> Self:
-        """Fill in the key's file: by default the key is in the certificate's file."""
+        """Check the keys, and fill in `key_file`: by default the private key is in the certificate's file."""
         if self.key_password and self.key_password_file:
             raise ConfigError(f"{path}.key_password_file", "and key_password are both given: give only one")
         if self.cert_file is None and (self.key_file or self.key_password or self.key_password_file):
@@ -80,13 +80,13 @@ class OwnCertificate(Options, frozen=True):
 
 
 class ServerCertificate(OwnCertificate, frozen=True):
-    """What a port's tables of TLS have in common: the certificates of its clients that are trusted."""
+    """The keys that the TLS tables of ports have in common: also which client certificates are trusted."""
 
     client_ca_file: Path | None = None
     client_auth: Annotated[str, one_of("none", "requested", "required")] = ""  # Kafka's ssl.client.auth
 
     def settled(self, path: str) -> Self:
-        """Fill in whether clients need a certificate: by default if there is an authority to verify it."""
+        """Check the keys, and fill in `client_auth`: "required" if there is a `client_ca_file`, else "none"."""
         auth = self.client_auth or ("required" if self.client_ca_file else "none")
         if auth != "none" and self.client_ca_file is None:
             raise ConfigError(f"{path}.client_ca_file", f"must be given with client_auth = {auth!r}")
@@ -99,26 +99,26 @@ def _rules(value: object) -> object:
 
 
 class ListenerTls(ServerCertificate, frozen=True):
-    """`[listeners.tls]`: a listener's certificate, and the clients' certificates that it trusts."""
+    """`[listeners.tls]`: a listener's certificate, and which certificates of clients it trusts."""
 
     principal_mapping_rules: Annotated[str, Key(parse=_rules)] = DEFAULT_RULES
 
     def settled(self, path: str) -> Self:
-        """Refuse a table without a certificate."""
+        """Check and fill in as `ServerCertificate`; a listener also needs a certificate of its own."""
         if self.cert_file is None:
             raise ConfigError(f"{path}.cert_file", "must name the listener's certificate, a PEM file")
         return super().settled(path)
 
 
 class ClusterTls(OwnCertificate, frozen=True):
-    """`[cluster.tls]`: the brokers' certificates that Sluice trusts, and its own."""
+    """`[cluster.tls]`: which certificates of brokers Sluice trusts, and its own, if brokers ask for one."""
 
     ca_file: Path | None = None
     verify_hostname: bool = True
 
 
 class FleetTls(ServerCertificate, frozen=True):
-    """`[fleet.tls]`: this member's certificate, for its port and towards the holder, and the others that it trusts."""
+    """`[fleet.tls]`: this member's certificate, as server and as client, and which of other members it trusts."""
 
     ca_file: Path | None = None
     verify_hostname: bool = True
@@ -169,7 +169,7 @@ class ClusterOptions(Options, frozen=True):
 
 
 class LimitOptions(Options, frozen=True):
-    """`[limits]`: the named maximum of everything a client can make grow."""
+    """`[limits]`: the maximum of each resource that clients can make grow, as connections, bytes and time."""
 
     connections_max: Annotated[int, number(1, 1_000_000, "connections")] = 20_000
     connections_per_address_max: Annotated[int | None, number(1, 1_000_000, "connections")] = None
@@ -199,7 +199,7 @@ _SASL_OF_CLIENTS: Final = "clients authenticate with the brokers, through Sluice
 
 
 class ListenerOptions(Options, frozen=True):
-    """`[[listeners]]`: the ports clients connect to, one for each broker and one that reaches any."""
+    """`[[listeners]]`: the ports that clients connect to: one for each broker, and a bootstrap port for any."""
 
     REFUSED: ClassVar = dict.fromkeys(
         ("security_protocol", "sasl_mechanism", "username", "password_file", "password"), _SASL_OF_CLIENTS
@@ -225,7 +225,7 @@ class ListenerOptions(Options, frozen=True):
     tls: ListenerTls | None = None
 
     def settled(self, path: str) -> Self:
-        """Fill in the addresses that clients see."""
+        """Fill in the advertised host and ports, by default those that are bound."""
         host = self.advertised_host or self.bind
         if host in WILDCARDS and not self.sidecar:
             problem = "must name the host that clients connect to, since the port is bound on every address"
@@ -257,7 +257,7 @@ class ListenerOptions(Options, frozen=True):
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
-        """The brokers whose ports are bound at start."""
+        """The ids of all brokers for which a port is bound, whether there is such a broker or not."""
         return tuple(self.upstreams) if self.upstreams else tuple(range(self.broker_id_max + 1))
 
     def broker_port(self, broker_id: int) -> int:
@@ -265,17 +265,20 @@ class ListenerOptions(Options, frozen=True):
         return self.first_broker_port + broker_id
 
     def advertised_broker(self, broker_id: int) -> Address | None:
-        """Return the address of a broker that clients see; None if it has no port."""
+        """Return the address of a broker that responses to clients contain; None if the broker has no port."""
         if not 0 <= broker_id <= self.broker_id_max:
             return None
         return Address(self.advertised_host, self.advertised_first_broker_port + broker_id)
 
     def without_port(self, brokers: Iterable[int]) -> list[int]:
-        """Return the brokers that clients cannot be led to, in order; none for a sidecar."""
+        """Return the ids among these for which there is no port, sorted; always none for a sidecar."""
         return [] if self.sidecar else sorted(broker for broker in brokers if broker > self.broker_id_max)
 
     def port_problem(self, missing: Sequence[int]) -> str:
-        """Return what brokers without a port mean to clients, and what to write; `missing` is not empty.
+        """Return a sentence on brokers without a port: what it means to clients, and the remedy.
+
+        Args:
+            missing: the ids of these brokers, sorted, at least one.
 
         >>> ListenerOptions(broker_id_max=3).port_problem([1001])
         'listener "clients" has no port for broker 1001, so clients do not learn of it: write broker_id_max = 1001 \
@@ -382,7 +385,7 @@ _ReplicaLists = Annotated[
 
 
 class ReplicationSettings(Options, frozen=True):
-    """`[replication]`: which replicas are throttled, and to which rates."""
+    """`[replication]`: which replicas are throttled (KIP-73), and to which rates."""
 
     throttled: Annotated[Literal["off", "cluster", "file", "reassignments"], LIVE] = "cluster"
     policy: Annotated[ReplicationPolicy, LIVE, one_of("kip73", "schedule")] = "schedule"
@@ -401,7 +404,7 @@ class ReplicationSettings(Options, frozen=True):
         )
 
     def lists(self) -> tuple[Mapping[str, ReplicaList], Mapping[str, ReplicaList]]:
-        """Return the leaders' and the followers' lists of throttled replicas, by topic."""
+        """Return `leader_throttled_replicas` and `follower_throttled_replicas`, parsed, by topic."""
         leaders, followers = self.leader_throttled_replicas, self.follower_throttled_replicas
         return (
             {topic: parse_replicas(text)[0] for topic, text in leaders.items()},
@@ -431,7 +434,10 @@ MemberName = Annotated[str, Key(parse=_member_name)]
 
 
 class FleetOptions(Options, frozen=True):
-    """`[fleet]`: whether and how this process shares quotas with other processes."""
+    """`[fleet]`: whether and how this process shares the quotas with other processes (members).
+
+    One of them, the holder, leases shares of each quota to all.
+    """
 
     name: MemberName = ""
     members_max: Annotated[int, LIVE, number(1, MEMBERS_MAX, "members")] = 8
@@ -464,21 +470,21 @@ class FleetOptions(Options, frozen=True):
 
     @property
     def holds_by_name(self) -> bool:
-        """Whether this member is the holder that `holder` names."""
+        """Whether `holder` names this member: it has this member's own address."""
         return self.bind is not None and self.holder is not None and self.holder == self.own_address
 
     @property
     def may_hold(self) -> bool:
-        """Whether this member may be the holder: it is named, or a group may choose it."""
+        """Whether this member can be the holder: `holder` names it, or the Kafka group can choose it."""
         return self.holds_by_name or (self.holder is None and self.bind is not None)
 
     @property
     def has_group(self) -> bool:
-        """Whether this member joins a group that chooses the holder."""
+        """Whether this member joins the Kafka group that chooses the holder."""
         return self.bind is not None and self.holder is None
 
     def settled(self, path: str) -> Self:
-        """Fill in `cluster`: None, or all options of the fleet's own cluster."""
+        """Fill in `cluster` with `bootstrap`; without `bootstrap` it is None: `[cluster]` applies to the fleet too."""
         if self.bootstrap:
             return replace(self, cluster=replace(self.cluster or ClusterOptions(), bootstrap=self.bootstrap))
         if self.cluster is not None:
@@ -502,7 +508,10 @@ def _journal(value: object) -> str:
 
 
 class ReassignmentSettings(Options, frozen=True):
-    """`[reassignment]`; `journal` is a directory, "topic", or empty for the default directory."""
+    """`[reassignment]`: whether reassignments are executed in small batches, and the limits of a batch (KIP-435).
+
+    `journal` is a directory, "topic", or empty for the default directory.
+    """
 
     mode: Literal["pass", "batch"] = "pass"
     journal: Annotated[str, Key(parse=_journal, words={TOPIC: TOPIC, "file": "", "": ""})] = ""
@@ -533,7 +542,7 @@ class ReassignmentSettings(Options, frozen=True):
 
     @property
     def limits(self) -> BatchLimits:
-        """The limits of the planner: how many moves and steps at a time."""
+        """The limits of a batch: how many replicas and partitions move at a time."""
         return BatchLimits(
             parallel_replica_count=self.parallel_replica_count,
             parallel_partition_count=self.parallel_partition_count,
@@ -549,7 +558,7 @@ class ReassignmentSettings(Options, frozen=True):
 
 
 class CaptureOptions(Options, frozen=True):
-    """`[capture]`: the recording of requests, one row each."""
+    """`[capture]`: the recording of requests in Parquet files, one row for each request."""
 
     directory: Annotated[Path | None, NONE] = None
     rotate_bytes: Annotated[int, number(10_000, 10**12, "bytes")] = 128_000_000
@@ -565,7 +574,7 @@ WORKERS_MAX: Final = 64
 
 
 class ProcessOptions(Options, frozen=True):
-    """`[process]`: how many processes relay. One per core relays what one per core can."""
+    """`[process]`: how many worker processes relay traffic; AUTO (0) for one on each core."""
 
     workers: Annotated[int, number(1, WORKERS_MAX, "processes"), Key(words={"auto": AUTO})] = 1
 
@@ -579,7 +588,7 @@ class AdminOptions(Options, frozen=True):
 
 
 class StateOptions(Options, frozen=True):
-    """`[state]`: where the broker map survives a restart."""
+    """`[state]`: the directory of what survives a restart, as known brokers' addresses and a switched enforcement."""
 
     directory: Annotated[Path | None, NONE] = None
 
@@ -591,7 +600,7 @@ LOG_FORMATS: Final = get_args(LogFormat)
 
 
 class LogOptions(Options, frozen=True):
-    """`[log]`: structured lines on standard error."""
+    """`[log]`: the level and the format of the lines on standard error."""
 
     level: Annotated[LogLevel, LIVE] = "info"
     format: LogFormat = "text"
@@ -602,7 +611,7 @@ class LogOptions(Options, frozen=True):
 
 
 class Source(Options, frozen=True):
-    """The sources of a configuration, so that it can be read again.
+    """What a configuration was read from, so that it can be read again.
 
     Args:
         path: the file; None without one.
@@ -618,7 +627,12 @@ class Source(Options, frozen=True):
 
 
 class Config(Options, frozen=True):
-    """The whole configuration. `warnings` are logged at start: valid settings that are probably mistakes."""
+    """The whole configuration; its fields are the tables.
+
+    Args:
+        source: what it was read from.
+        warnings: sentences, logged at start, about valid settings that are probably mistakes.
+    """
 
     cluster: ClusterOptions = ClusterOptions()
     listeners: tuple[ListenerOptions, ...] = ()
@@ -637,7 +651,7 @@ class Config(Options, frozen=True):
 
     @property
     def fleet_cluster(self) -> ClusterOptions:
-        """The options of the cluster that has the fleet's group and Sluice's own topics."""
+        """The cluster that has the fleet's Kafka group and Sluice's own topics: `[fleet.cluster]`, else `[cluster]`."""
         return self.cluster if self.fleet.cluster is None else self.fleet.cluster
 
     @property
@@ -652,11 +666,15 @@ class Config(Options, frozen=True):
 
     @property
     def replicates(self) -> bool:
-        """Whether brokers replicate through this process."""
+        """Whether followers fetch from leaders through this process (KIP-73)."""
         return any(listener.replicates for listener in self.listeners)
 
     def upstreams(self, *, replicates: bool) -> dict[int, Address]:
-        """Return the addresses of the brokers behind the clients' listeners, or behind the replication listeners."""
+        """Return the addresses of brokers, by id, that the listeners' `upstreams` name.
+
+        Args:
+            replicates: those of the listeners for replication, and not of those for clients.
+        """
         return {
             broker: address
             for listener in self.listeners
@@ -666,12 +684,15 @@ class Config(Options, frozen=True):
 
     @property
     def bootstrap_behind(self) -> Address | None:
-        """The first bootstrap address of `fleet_cluster` that is an upstream too, where a broker advertises Sluice."""
+        """The first bootstrap address of `fleet_cluster` that is also an upstream of a listener; None without one.
+
+        A broker there advertises Sluice's address, so that Sluice would connect to itself.
+        """
         behind = {address for listener in self.listeners for address in listener.upstreams.values()}
         return next((address for address in self.fleet_cluster.bootstrap if address in behind), None)
 
     def trusts(self, listener: ListenerOptions) -> bool:
-        """Whether unauthenticated clients of this listener may alter quotas: those of this machine may.
+        """Whether clients of this listener may alter quotas without a permission, since only this machine reaches it.
 
         With the PROXY protocol they may not, since the load balancer takes connections from other machines; nor where
         Sluice's own login uses SASL, since clients have users there.
@@ -694,8 +715,9 @@ PEERS_MAX: Final = 64
 
 
 class LeaseOptions(Options, frozen=True):
-    """`[leases]`, the name of `[fleet]` in earlier releases; `seconds` and the names in `peers` have no equivalent
-    there.
+    """`[leases]`, as earlier releases called `[fleet]`; still read, with a warning.
+
+    `seconds`, and the names in `peers`, have no equivalent in `[fleet]`.
     """
 
     peers: Annotated[
@@ -709,20 +731,20 @@ class LeaseOptions(Options, frozen=True):
     secret_file: Path | None = None
 
     def settled(self, path: str) -> Self:
-        """Check that no name is given twice."""
+        """Check that `peers` has no name twice."""
         if len(set(self.peers)) < len(self.peers):
             raise ConfigError(f"{path}.peers", "each peer must have its own name", list(self.peers))
         return self
 
     def as_fleet(self, fleet: FleetOptions, *, replicates: bool) -> tuple[FleetOptions, list[str]]:
-        """Return the options of the fleet that this section stands for, and warnings.
+        """Return the options of `[fleet]` that have the same meaning as this section, and warnings.
 
         Args:
-            fleet: those of `[fleet]`, which come first if they make this process a member.
+            fleet: the options of `[fleet]`; if they make this process a member, they apply, and this section does not.
             replicates: whether brokers replicate through this process.
 
         Raises:
-            ConfigError: the section could not work before either.
+            ConfigError: the section is invalid, as it was in earlier releases.
         """
         self._check(replicates=replicates)
         if not self.peers:

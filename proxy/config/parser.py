@@ -124,7 +124,7 @@ def read_text(path: Path, bytes_max: int = FILE_BYTES_MAX) -> str:
 
 
 def parse(tables: Mapping[str, object], source: Source, base: Path) -> Config:
-    """Make the configuration from the file's tables and their overrides.
+    """Create the configuration from the file's tables and their overrides.
 
     Args:
         tables: the parsed TOML.
@@ -260,7 +260,7 @@ def variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def steps(name: str) -> tuple[str, ...]:
-    """Return the path of the key that a variable overrides.
+    """Return the path of the key that an environment variable overrides.
 
     >>> steps("SLUICE_LISTENERS__0__BIND")
     ('listeners', '0', 'bind')
@@ -269,7 +269,7 @@ def steps(name: str) -> tuple[str, ...]:
 
 
 def variable_of(path: str) -> str:
-    """Return the variable that overrides a key outside of lists.
+    """Return the environment variable that overrides a key; the key is not in a list of tables.
 
     >>> variable_of("cluster.password")
     'SLUICE_CLUSTER__PASSWORD'
@@ -307,7 +307,7 @@ def override(tables: Mapping[str, object], environ: Mapping[str, str]) -> tuple[
 
 
 def merge(tables: Mapping[str, object], more: Mapping[str, object]) -> Tables:
-    """Override tables by others: tables are merged, every other value and every list is replaced."""
+    """Return `tables` overridden by `more`: tables are merged key by key, other values and lists are replaced."""
     merged: Tables = dict(tables)
     for name, value in more.items():
         below = merged.get(name)

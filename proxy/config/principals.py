@@ -25,15 +25,15 @@ Rule = Callable[[str], str | None]
 
 
 class RuleError(ValueError):
-    """A rule is invalid."""
+    """A rule of `principal_mapping_rules` is invalid."""
 
 
 class NoMatchingRuleError(ValueError):
-    """No rule applies to a subject."""
+    """No rule of `principal_mapping_rules` applies to the subject of a client's certificate."""
 
 
 class MappingRules:
-    """The rules that make a principal's name of a certificate's subject.
+    """Kafka's `ssl.principal.mapping.rules`: make a principal's name from the subject of a certificate.
 
     >>> rules = MappingRules("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L, DEFAULT")
     >>> rules.name("CN=Billing,OU=ServiceUsers,O=Example"), rules.name("CN=x")
@@ -60,7 +60,7 @@ class MappingRules:
             raise RuleError(f"there must be 1 to {RULES_MAX} rules, not {len(self._rules)}")
 
     def name(self, subject: str) -> str:
-        """Return the principal's name for a subject.
+        """Return the principal's name for a subject, by the first rule that applies.
 
         Raises:
             NoMatchingRuleError: no rule applies.

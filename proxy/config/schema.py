@@ -65,7 +65,7 @@ class Address(NamedTuple):
 
 @runtime_checkable
 class Network(Protocol):
-    """An IPv4Network or an IPv6Network: msgspec accepts a class of other libraries in an annotation, but no union."""
+    """An IPv4Network or an IPv6Network. A protocol, since msgspec does not accept a union of foreign classes."""
 
     def __contains__(self, address: object, /) -> bool: ...
 
@@ -86,8 +86,10 @@ class Options(Struct, frozen=True):
         Args:
             path: of the table, for errors.
 
+        Returns: the options with these defaults.
+
         Raises:
-            ConfigError: they contradict each other.
+            ConfigError: the keys contradict each other.
         """
         return self
 
@@ -100,15 +102,17 @@ Table = TypeVar("Table", bound=Options)
 
 
 class Key(Struct, frozen=True, kw_only=True, eq=False):
-    """What the annotations of a key say; where several say the same thing, the last one counts.
+    """The declaration of one key of the configuration, as an annotation of its field.
+
+    A field may have several; of what more than one of them gives, the last applies.
 
     Args:
-        type: the type of what is written, without None; by default that of the field.
+        type: the type of the written value, without None; by default that of the field.
         range: the numbers or lengths that are allowed.
-        parse: makes a plain value of what is written, or raises ValueError; by default the one of the type.
-        words: texts that stand for a value that is not written otherwise, as "" for none.
-        must: what an error says that the value must be, where type and range do not tell.
-        unit: what a bare number counts; empty where there is none.
+        parse: converts the written value to a plain one, or raises ValueError; by default the parser of the type.
+        words: texts that stand for a certain value, as "" for None.
+        must: what the value must be, for errors; by default made from type and range.
+        unit: the unit of a bare number; "" without one.
         live: True when a changed value applies at reload, False when it needs a restart.
         secret: True when no error may show the value.
         refused: keys of the table that are not supported there, and why.
@@ -125,7 +129,7 @@ class Key(Struct, frozen=True, kw_only=True, eq=False):
     refused: Mapping[str, str] = _NOTHING
 
     def read(self, path: str, value: object) -> Any:
-        """Read a value of TOML or of the environment.
+        """Convert a value, as TOML or the environment has it, to the value of the key.
 
         Args:
             path: of the key, for errors.
@@ -196,7 +200,7 @@ class Key(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The texts that are allowed; none where others are too."""
+        """The allowed texts, if only certain texts are allowed; else empty."""
         return get_args(self.type) if get_origin(self.type) is Literal else ()
 
 
@@ -206,12 +210,16 @@ def number(low: float, high: float, unit: str = "") -> Key:
 
 
 def one_of(*names: str) -> Key:
-    """Declare a text that is one of these names, where the type of the field is not the Literal itself."""
+    """Declare a text that must be one of these names, for a field whose type is `str` and not a Literal."""
     return Key(type=Literal[names])
 
 
 def read_value(path: str, annotation: Any, value: object) -> Any:
-    """Read a value that is no key of the configuration, as that of a command's option, by the same kind of declaration.
+    """Convert a value that is no key of the configuration, as that of a command's option, by a declaration like one.
+
+    Args:
+        path: what errors call the value.
+        annotation: the declared type.
 
     Raises:
         ConfigError: it is not what it must be.
@@ -228,7 +236,7 @@ NONE: Final = Key(words={"": None})
 
 @cache
 def key_of(annotation: Any) -> Key:
-    """Return the whole declaration of an annotation."""
+    """Return the declaration of a field from its annotation, with all `Key`s in it combined."""
     notes: list[Key] = []
     if get_origin(annotation) is Annotated:
         annotation, *notes = get_args(annotation)
@@ -263,7 +271,7 @@ def keys_of(options: type[Options]) -> Mapping[str, Key]:
 
 
 def is_table(kind: object) -> bool:
-    """Whether this is the type of a table's options."""
+    """Whether this is a subclass of `Options`: the type of a table."""
     return isinstance(kind, type) and issubclass(kind, Options)
 
 
@@ -303,7 +311,14 @@ def read_table(
 def refuse_unknown(
     table: Mapping[str, object], known: list[str], path: str, refused: Mapping[str, str] = _NOTHING
 ) -> None:
-    """Raise ConfigError for the first unknown key."""
+    """Check that a table has only known keys.
+
+    Args:
+        refused: keys that are known, but not supported here, and why.
+
+    Raises:
+        ConfigError: the first key that is unknown or refused.
+    """
     for name, value in table.items():
         if name in known:
             continue
@@ -323,7 +338,7 @@ def _is_tables(value: object) -> bool:
 
 
 def with_absolute_paths(options: Table, base: Path) -> Table:
-    """Return these options with every path of theirs relative to `base` made absolute."""
+    """Return the options with all relative paths in them made absolute; they are relative to `base`."""
     changed: dict[str, object] = {}
     for name in options.__struct_fields__:
         value = getattr(options, name)
@@ -430,12 +445,12 @@ Networks = Annotated[
 
 
 def encode_hook(value: object) -> object:
-    """Convert a value of a type that msgspec does not know to one that it does."""
+    """Convert a path, network or mapping of a `Config`, which msgspec does not know, to bytes, text or dict."""
     if isinstance(value, MappingProxyType):
         return dict(value)
     return os.fsencode(value) if isinstance(value, Path) else str(value)  # a path may be no text
 
 
 def decode_hook(kind: type, value: Any) -> object:
-    """Return the value of a type that msgspec does not know, from its encoded form."""
+    """Convert bytes or text that `encode_hook` has made back to a path or network."""
     return Path(os.fsdecode(value)) if kind is Path else ipaddress.ip_network(value)
