@@ -43,11 +43,11 @@ class ConfigError(SluiceError):
 
 
 class StartError(SluiceError):
-    """The configuration is valid, and the machine prevents the start."""
+    """The configuration is valid, but this machine prevents the start, as by a port in use."""
 
 
 class ServerError(SluiceError):
-    """A server refuses a request, or does not respond."""
+    """A server to which Sluice sends a request refuses it, or does not respond."""
 
 
 def shorten(value: object) -> str:
@@ -64,10 +64,10 @@ def shorten(value: object) -> str:
 
 
 def reason(error: BaseException, seconds: float | None = None) -> str:
-    """Return an error's message; without one, its name; of a timeout, how long it was.
+    """Return the message of an error; the name of its class if it has none.
 
     Args:
-        seconds: the timeout.
+        seconds: the length of the timeout, for a TimeoutError without a message of its own; None: not known.
 
     >>> reason(TimeoutError(), 5.0), reason(OSError("no route"), 5.0), reason(EOFError())
     ('no response within 5 s', 'no route', 'EOFError')
@@ -93,7 +93,7 @@ NOT_INSTALLED: Final = "0+checkout"
 
 
 def sluice_version() -> str:
-    """Return the installed version; for a checkout that was never installed, NOT_INSTALLED."""
+    """Return the installed version of Sluice; NOT_INSTALLED for a source tree that was never installed."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:

@@ -50,7 +50,7 @@ def lock(descriptor: int, seconds: float, problem: str) -> None:
 
     Args:
         seconds: how long to wait.
-        problem: the message of the TimeoutError; the time is added.
+        problem: the message of the TimeoutError, to which the time is added.
 
     Raises:
         TimeoutError: another process has it locked for longer.
@@ -82,10 +82,10 @@ def read(path: Path, bytes_max: int) -> bytes:
 def read_secret(path: Path, key: str) -> bytes:
     """Read a shared secret, without white space around it.
 
-    A short one is refused: each signature made with it would let a peer guess it, without being noticed.
+    A short one is refused: a peer with one signature that was made with it could find it by trying.
 
     Args:
-        key: of the configuration, for the error.
+        key: the key of the configuration that names the file, for the error.
 
     Raises:
         OSError: the file cannot be read, is empty, or has fewer than SECRET_BYTES_MIN bytes.
@@ -114,7 +114,7 @@ def write_secret(path: Path, secret: str) -> None:
 
 @contextmanager
 def open_text(path: Path, bytes_max: int) -> Iterator[TextIO]:
-    """Open a regular file of UTF-8 for reading, lines ending in a line feed alone.
+    """Open a regular file of UTF-8 for reading, for the block; only a line feed ends a line.
 
     Raises:
         OSError: as `read`, here or while it is read.
@@ -181,7 +181,7 @@ def _kind(mode: int) -> str:
 
 
 class Signature(NamedTuple):
-    """Identifies the state of a file at one time; all zero if the file does not exist."""
+    """Inode, size and times of a file, by which a change is noticed; all zero if the file does not exist."""
 
     device: int = 0
     inode: int = 0
@@ -191,7 +191,7 @@ class Signature(NamedTuple):
 
 
 def signature(path: Path) -> Signature:
-    """Return the signature of the file that a path leads to, through symbolic links."""
+    """Return the signature of a file; a symbolic link is followed."""
     try:
         return _of(path.stat())
     except OSError:
@@ -260,7 +260,13 @@ def replace(path: Path, pieces: Iterable[str], bytes_max: int) -> Signature:
 
 
 def store(path: Path, pieces: Iterable[bytes], mode: int) -> None:
-    """Replace a file of Sluice's own atomically, or create it with its directory; when this returns, it is on disk.
+    """Replace or create a file of Sluice's own atomically; when this returns, it is on disk.
+
+    The file's directory is created if needed.
+
+    Args:
+        pieces: the new contents.
+        mode: the permissions of the file.
 
     Raises:
         OSError: it cannot be written; the old file stays.
@@ -295,7 +301,7 @@ def _sync(file: BinaryIO) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make a directory's entries durable.
+    """Flush a directory to the disk, so that files that were created or renamed in it survive a crash.
 
     Raises:
         OSError: it failed.

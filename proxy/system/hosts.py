@@ -37,7 +37,7 @@ def is_ip(host: str) -> bool:
 
 
 def host_of(authority: str) -> str:
-    """Return the host of a Host header in lower case, without its port, brackets and final dot.
+    """Return the host in an HTTP Host header, in lower case, without port, brackets and final dot.
 
     >>> host_of("LOCALHOST:9190"), host_of("[::1]:9190"), host_of("a.example.")
     ('localhost', '::1', 'a.example')
@@ -51,7 +51,7 @@ def host_of(authority: str) -> str:
 
 
 def is_host(host: str) -> bool:
-    """Whether a host is an IP address or a valid name.
+    """Whether a text is an IP address or a valid host name.
 
     >>> is_host("kafka-0.kafka"), is_host("a..b"), is_host("")
     (True, False, False)
@@ -67,8 +67,8 @@ class FleetContexts(NamedTuple):
     """The TLS contexts between members of a fleet (`[fleet.tls]`).
 
     Args:
-        port: of this member's port; None for plaintext.
-        client: towards the holder; None for plaintext.
+        port: returns the context of this member's port; None for plaintext.
+        client: returns the context of its connection to the holder; None for plaintext.
     """
 
     port: Context | None = None
@@ -79,7 +79,7 @@ PLAINTEXT: Final = FleetContexts()
 
 
 def handshake_problem(error: OSError) -> str:
-    """Return the reason why a handshake failed.
+    """Return a phrase that says why a TLS handshake failed with this error.
 
     >>> handshake_problem(ConnectionResetError(104, "Connection reset by peer"))
     'the peer closed the connection during the handshake'

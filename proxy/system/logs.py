@@ -24,7 +24,7 @@ Field = str | int | float | bool | None
 
 
 def event(logger: logging.Logger, level: int, message: str, **fields: Field) -> None:
-    """Log one event: a constant message, with fields for the variable parts."""
+    """Log one event. The message is constant; what varies is in the fields, whose names are not in RESERVED."""
     if logger.isEnabledFor(level):
         assert RESERVED.isdisjoint(fields), f"a field takes the name of a part of the line: {sorted(fields)}"
         logger.log(level, message, extra={FIELDS: fields})
@@ -36,7 +36,7 @@ def set_up(level: str, form: str, stream: TextIO | None = None) -> None:
     Args:
         level: `debug`, `info`, `warning` or `error`.
         form: `text` or `json`.
-        stream: for tests.
+        stream: another stream, for tests; None for standard error.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
@@ -54,7 +54,10 @@ def set_level(level: str) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-01-31T12:00:00.000Z INFO proxy.control.reload configuration reloaded keys=quotas.mode`."""
+    """Formats an event as one line of text.
+
+    As in `2026-01-31T12:00:00.000Z INFO proxy.control.reload configuration reloaded keys=quotas.mode`.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of text."""
@@ -66,7 +69,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, then the event's own fields."""
+    """Formats an event as one JSON object in a line: time, level, logger, message, then the event's own fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
@@ -83,9 +86,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class Budget(logging.Filter):
-    """Limits the lines of a message per second; the next line has the number of those left out.
+    """Limits how many lines of the same message are logged per second.
 
-    Time is taken from the records. Tracebacks and the audit log are never left out.
+    The next line of that message has the number of those left out, in the field `suppressed`. Tracebacks and the audit
+    log are never left out. The time is that of the log records.
     """
 
     def __init__(self, lines_per_second_max: int = LINES_PER_SECOND_MAX) -> None:
@@ -94,7 +98,7 @@ class Budget(logging.Filter):
         self._seen: dict[tuple[str, str], list[int]] = {}  # message -> second, lines in it, lines left out
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to write the record; counts it."""
+        """Count a log record; return whether to write it."""
         if record.exc_info or record.name == AUDIT:
             return True
         name, second = (record.name, str(record.msg)), int(record.created)

@@ -17,11 +17,11 @@ _MISSING: Final = _LENGTH.pack(-1)
 
 
 class Signer:
-    """Signs and verifies for one use, with a key of its own.
+    """Signs and verifies bytes of one kind, with a key derived from the fleet's secret.
 
     Args:
         secret: the fleet's secret; not empty.
-        use: names what is signed, such as "quota record".
+        use: the kind, such as "quota record"; a signature of another kind is not valid.
 
     >>> signer = Signer(b"x" * 32, "quota record")
     >>> signature = signer.sign(b"key", None)
@@ -34,7 +34,7 @@ class Signer:
         self._key = hmac.digest(secret, b"sluice: " + use.encode(), hashlib.sha256)
 
     def sign(self, *parts: bytes | None) -> bytes:
-        """Return the signature of these parts, in this order; SIGNATURE_BYTES long."""
+        """Return the signature (SIGNATURE_BYTES) of these parts, in this order; None and b"" are different parts."""
         joined = b"".join(_MISSING if part is None else _LENGTH.pack(len(part)) + part for part in parts)
         return hmac.digest(self._key, joined, hashlib.sha256)
 

@@ -22,11 +22,12 @@ class CaptureStats:
     """Counters of one kind of captured files. Each is changed by one thread; `dropped` has all its keys from the start.
 
     Attributes:
-        rows: in files that are whole.
+        rows: how many rows were written, in files that are finished.
         bytes_written: the size of those files.
-        files, bytes: finished files in the directory now, and their size.
+        dropped: how many rows were lost, by cause (DROP_CAUSES).
+        files, bytes: how many finished files are in the directory now, and their size.
         oldest: when the oldest of them was written, in seconds since the epoch; 0 for none.
-        frames_left_out: requests that are not kept beside their rows, because too many are.
+        frames_left_out: how many rows lack the frame of their request, since the frames in memory are too large.
     """
 
     rows: int = 0
@@ -114,7 +115,7 @@ class Stats:
     captures: dict[str, CaptureStats] = field(default_factory=dict)
 
     def observe_latency(self, microseconds: int) -> None:
-        """Count one sampled relay: from the read that brought the bytes to the write that sent them on."""
+        """Count one measurement of Sluice's own delay: from the read of some bytes to the write that sends them on."""
         self.latency_buckets[bisect_left(LATENCY_BOUNDS_US, microseconds)] += 1
         self.latency_count += 1
         self.latency_sum_us += microseconds

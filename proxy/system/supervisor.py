@@ -56,21 +56,26 @@ class Supervisor:
         self._raised: Callable[[BaseException], object] = lambda _: None
 
     def run_forever(self, name: str, run: Callable[[], Work]) -> asyncio.Task[object]:
-        """Run a permanent task until it is cancelled or returns."""
+        """Run a permanent task in the background; if it fails it is started again, after a pause.
+
+        Args:
+            name: the name of the task in logs and metrics.
+            run: starts the task.
+        """
         return self._start(self._restart_forever(name, run))
 
     def run_once(self, name: str, work: Work) -> asyncio.Task[object]:
-        """Run a task once, in the background."""
+        """Run a task once in the background; a failure is counted and logged."""
         return self._start(self._run_once(name, work))
 
     async def attempt(self, name: str, work: Work, seconds_max: float) -> None:
-        """Run a task once and wait for it; it is cancelled after `seconds_max`."""
+        """Run a task once and wait for it, at most `seconds_max`, then cancel it; a failure is counted and logged."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
                 await self._run_once(name, work)
 
     def call(self, name: str, act: Callable[[], object]) -> bool:
-        """Call a callback; returns False if it has failed."""
+        """Call a function; return False if it has failed, which is counted and logged."""
         try:
             act()
         except Exception as error:  # noqa: BLE001 - the edge of a callback
@@ -80,8 +85,9 @@ class Supervisor:
         return True
 
     def watch_callbacks(self, raised: Callable[[BaseException], object]) -> None:
-        """Count and log each exception of a callback of the loop, then call `raised` with it, which may close the
-        owner.
+        """Count and log each exception that a callback of the event loop raises, then call `raised` with it.
+
+        So the connection whose callback has failed can be closed.
         """
         self._raised = raised
         self._loop.set_exception_handler(self._callback_failed)

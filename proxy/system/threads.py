@@ -35,7 +35,9 @@ T = TypeVar("T")
 
 
 class AddressQueue(Generic[T]):
-    """Items by address. They are distinguished by hash and equality, and each is in the queue once.
+    """A bounded queue that is fair between addresses: jobs of one client do not delay those of others for long.
+
+    Items are distinguished by hash and equality; each is in the queue once.
 
     Every item has a weight: its bytes, but at least a minimum, so that small items count too. All rules use the weight:
 
@@ -81,7 +83,7 @@ class AddressQueue(Generic[T]):
         return len(self._by_address)
 
     def add(self, address: str, size: int, item: T) -> list[T]:
-        """Add an item; returns the items that are dropped for it, which may be the item itself."""
+        """Add an item of `size` bytes; return the items that are dropped for lack of room, maybe the new one itself."""
         assert item not in self._address_of, "an item is taken once"
         items_of_address = self._by_address.setdefault(address, _AddressItems())
         weight = max(size, self._item_bytes_min)
@@ -137,7 +139,11 @@ class _AddressItems(Generic[T]):
     bytes: int = 0
 
     def add(self, item: T, weight: int, virtual: int) -> None:
-        """Append an item with its weight; its tag follows from the queue's virtual time."""
+        """Append an item with its weight.
+
+        Args:
+            virtual: the queue's virtual time: the tag of the item that was served last.
+        """
         start = self.items[self.last()][1] if self.items else virtual
         self.items[item] = weight, start + weight
         self.bytes += weight
@@ -169,7 +175,7 @@ AT_ONCE_BYTES_MAX: Final = 16 * 1024
 
 
 class OverloadError(Exception):
-    """Too many jobs wait, and this one was dropped."""
+    """A job was dropped, since too many wait for the thread."""
 
 
 class _Settings:
@@ -183,7 +189,7 @@ class _Settings:
 
     @contextmanager
     def shortened(self) -> Iterator[None]:
-        """Shorten the interval and collect nothing during the block; blocks may overlap."""
+        """Shorten the interpreter's switch interval and collect no garbage during the block; blocks may overlap."""
         with self.without_collections():
             with self._lock:
                 now = sys.getswitchinterval()
@@ -201,7 +207,7 @@ class _Settings:
 
     @contextmanager
     def without_collections(self) -> Iterator[None]:
-        """Collect nothing during the block; blocks may overlap, in several threads."""
+        """Collect no garbage during the block; blocks may overlap, in several threads."""
         with self._lock:
             if not self._pauses:
                 self._collects = gc.isenabled()
@@ -228,7 +234,7 @@ class _Task:
 
 
 class Worker:
-    """Runs jobs one after the other; the thread starts with the first one.
+    """Runs jobs one after the other in one thread, which starts with the first job.
 
     Args:
         loop: the event loop, on which `done` is called.
@@ -244,13 +250,13 @@ class Worker:
     def submit(
         self, address: str, size: int, run: Callable[[], None], done: Callable[[bool], None]
     ) -> Callable[[], None]:
-        """Call `run` in the thread, then `done` on the loop: with True, or with False if the job was dropped.
+        """Call `run` in the thread, then `done` on the loop: with True, or with False if the job was dropped or failed.
 
         Returns a function that cancels the job if it has not begun; `done` is not called then.
 
         Args:
+            address: the client's address, for fairness between addresses.
             run: must not raise.
-            address: the client's address.
             size: the bytes that the job keeps in memory.
         """
         task = _Task(run, done)
@@ -297,7 +303,7 @@ class Worker:
         return result
 
     def close(self) -> None:
-        """Start no further job; no more callbacks are called."""
+        """Drop all waiting jobs, and start no further one; no more callbacks are called."""
         with self._changed:
             self._closed = True
             self._waiting.clear()
@@ -348,7 +354,10 @@ async def parse_response(function: Callable[..., T], frame: bytes, *arguments: A
 
 
 async def run_in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function in a thread while the switch interval is short: for Sluice's own work, of any size."""
+    """Call a function in a thread and return its result: for Sluice's own work, of any size.
+
+    Meanwhile the interpreter switches threads more often, so that the event loop goes on.
+    """
     return await to_thread(_SETTINGS.shortened()(function), *arguments)
 
 
@@ -358,7 +367,7 @@ _PART: Final = 8  # of the time that everything else has just taken
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Yield the items; after each turn of a few ms at most, the loop does everything else that is due.
+    """Yield the items, and let the event loop do everything else that is due every few ms.
 
     A thread would not do: it keeps the interpreter for 5 ms at a time (`sys.getswitchinterval`), and for the whole of
     one call into C, such as that of `json.dumps` for 10,000 clients.
