@@ -34,14 +34,19 @@ _FOOTERS_MAX: Final = 100  # 0.1 s on a disk, a few seconds in an object store
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """The mark of a finished stage: the id of its run, and the runs of other stages that it has read."""
+    """The contents of the file that marks a stage as finished.
+
+    Attributes:
+        run: a random id of this run of the stage.
+        made_from: by earlier stage, the id of the run whose results it has read.
+    """
 
     run: str = ""
     made_from: dict[str, str] = {}
 
 
 class CheckedFile(NamedTuple):
-    """A capture file: its number of rows, and its problem; "" for none."""
+    """A capture file, its number of rows, and why it cannot be used; "" if it can."""
 
     path: str
     rows: int
@@ -66,10 +71,10 @@ def check_captures(inputs: Sequence[str], kafka: str, topic: str) -> None:
 
 
 def check_footers(inputs: Sequence[str]) -> None:
-    """Check that the first files are captures.
+    """Check quickly, before Spark starts, that the first files are captures.
 
     Raises:
-        InputError: one is not; `ingest` names all of them.
+        InputError: a file is not; `ingest` later checks all files and names those that are not.
     """
     for found in read_footers(files_of(inputs)[:_FOOTERS_MAX] if inputs else ()):
         if found.problem:
@@ -108,10 +113,12 @@ def check_output(work: str) -> None:
 
 
 def files_of(inputs: Sequence[str]) -> list[str]:
-    """Return all finished files of these directories and files, as paths for Spark.
+    """Return the given files, and all capture files in the given directories, as paths for Spark.
+
+    A file that a proxy is still writing (`.inprogress`) is left out of a directory.
 
     Raises:
-        InputError: an input does not exist, or there is no file.
+        InputError: an input does not exist, or there is no capture file.
     """
     found: list[str] = []
     for name in inputs:
@@ -138,7 +145,7 @@ def files_of(inputs: Sequence[str]) -> list[str]:
 
 
 def read_footers(paths: Sequence[str]) -> Iterator[CheckedFile]:
-    """Read the footers of files, and check them."""
+    """Read the Parquet footer of each file, and check that it is a capture; yield the results."""
     for name in paths:
         system, path = _resolve(name)
         rows = 0
@@ -157,7 +164,11 @@ def read_footers(paths: Sequence[str]) -> Iterator[CheckedFile]:
 
 
 def new_mark(stage: str, read: Mapping[str, str]) -> str:
-    """Return the text of a new run's mark, with the ids of the runs of earlier stages that it has read."""
+    """Return the text of the mark file for a new run of a stage.
+
+    Args:
+        read: by stage, the id of the run whose results were read; only earlier stages are kept.
+    """
     before = _STAGES[: _STAGES.index(stage)]
     made_from = {name: run for name, run in read.items() if name in before}
     return msgspec.json.encode(Mark(uuid.uuid4().hex, made_from)).decode() + "\n"
@@ -168,8 +179,8 @@ def current_run(work: str, stage: str, mark_of: Callable[[str], str | None]) -> 
 
     Args:
         work: the directory, for the message.
-        mark_of: returns a stage's mark; None if the stage is not finished here. Another stage than the first one is
-            then not checked: it may have been read from another directory.
+        mark_of: returns the text of a stage's mark; None if the stage is not finished here. Then an earlier stage is
+            not checked, since its results may have been read from another directory.
 
     Raises:
         InputError: the stage is not finished, or one is out of date; the message names the stage to run.

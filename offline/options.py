@@ -33,12 +33,12 @@ def current_scope(scope: str) -> str:
 
 
 class Argument(NamedTuple):
-    """The command line argument of an option's field.
+    """How a field of an options class is given on the command line; it annotates the field.
 
     Attributes:
-        parse: returns the value of a text; None for text as it is, and for a flag (`more`).
-        name: the option's name; by default the field's, as `--the-name`.
-        more: further arguments of `add_argument`.
+        parse: converts the argument's text to the field's value; None if the text is the value, and for a flag.
+        name: the option's name; "" for the field's own, as `--the-name`.
+        more: further keyword arguments for argparse's `add_argument`.
     """
 
     help: str
@@ -49,7 +49,7 @@ class Argument(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup, kind: type) -> None:
-    """Add the arguments of all fields of a class of options that have one."""
+    """Add a command line argument for each field of an options class that is annotated with an `Argument`."""
     defaults = {each.name: each.default for each in fields(kind)}
     for name, argument in _arguments(kind).items():
         add_argument(parser, name, argument, defaults[name])
@@ -61,7 +61,7 @@ def add_argument(
     argument: Argument,
     default: Any,
 ) -> None:
-    """Add the argument of one field."""
+    """Add the command line argument for one field of an options class."""
     more = dict(argument.more)
     if argument.parse is not None:
         more["type"] = argument.parse
@@ -72,7 +72,12 @@ def add_argument(
 
 
 def options_of(kind: type[T], parsed: argparse.Namespace, **others: Any) -> T:
-    """Return options of a class from parsed arguments; `others` are fields without an argument, or in its place."""
+    """Create an options object from parsed arguments.
+
+    Args:
+        kind: the options class.
+        others: values for fields without an argument, or instead of the argument's value.
+    """
     found = {name: getattr(parsed, name) for name in _arguments(kind)}
     found = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
     return kind(**found | others)
@@ -143,9 +148,9 @@ class SparkOptions:
     """Spark's master and resources.
 
     Attributes:
-        driver_memory: the JVM's memory; in `local` mode that of all of Spark but its Python workers.
-        partitions: the number of shuffle partitions; 0 = four for each core.
-        progress: None: where there is a terminal.
+        driver_memory: the JVM's memory; in `local` mode that of all of Spark, except its Python workers.
+        partitions: the number of shuffle partitions; 0 for four per core.
+        progress: whether to show progress bars; None for only on a terminal.
     """
 
     master: Annotated[str, Argument("where Spark runs; local[*] is all cores here")] = "local[*]"
@@ -197,13 +202,15 @@ ENGINE_DEFAULTS: Final = EngineOptions(policy=_POLICIES[0], scope=_SCOPES[0])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestOptions:
-    """The candidates of the backtest.
+    """The options of `backtest`, which tries several quotas (candidates) on the recorded requests.
 
     Attributes:
-        engine: the policy and its constants (`ENGINE_ARGUMENTS`); `scope` says whether brokers count by themselves.
-        produce, fetch: quotas in bytes/s to try, ascending; empty: `candidates` of them, by demand.
-        headroom: the factor of the largest candidate above any client's demand.
-        heavy: the number of entities with a load of their own, so that each can get an override.
+        engine: the policy and its constants (`ENGINE_ARGUMENTS`); its `scope`: whether a quota holds at each broker
+            separately, or at all brokers together.
+        candidates: the number of quotas to choose by demand, if `produce` or `fetch` is empty.
+        produce, fetch: the quotas in bytes/s to try, ascending; empty to choose them by demand.
+        headroom: how many times larger the largest candidate is than any client's demand.
+        heavy: the number of busiest clients whose loads are stored separately, so that each can get an override.
     """
 
     engine: EngineOptions = field(default_factory=EngineOptions)
@@ -236,11 +243,11 @@ class BacktestOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """The goals of a recommendation; rates in bytes/s, None = not stated.
+    """The goals of a recommendation; rates are in bytes/s, and None if the operator has not stated them.
 
     Attributes:
-        tolerance: a client counts as throttled when it had to wait for more than this share of the recorded time.
-        sample: above 0; below 1 no client's limits are recommended.
+        tolerance: a client counts as throttled if it has to wait for more than this share of the recorded time.
+        sample: the share of the connections that was captured; below 1 no limits of clients are recommended.
     """
 
     capacity_in: Annotated[
@@ -272,12 +279,12 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyOptions:
-    """The destination of a recommendation.
+    """Where and how `apply` puts the recommended quotas in force.
 
     Attributes:
-        ca_file: "" = no TLS.
-        step, steps: the step of a staged rollout, from today's use to the recommendation, and their number; step 0
-            is the last one.
+        ca_file: the certificates to trust; "" for a connection without TLS.
+        step, steps: for a rollout in steps, from limits that throttle no client today to the recommendation: the step
+            to take now (0 for the last), and the number of steps.
     """
 
     quotas_file: Annotated[str, Argument("quotas file of the proxy to change", "FILE")] = ""
@@ -316,7 +323,7 @@ class BacktestSettings(msgspec.Struct, frozen=True):
 
     @property
     def gateway(self) -> bool:
-        """Whether one budget is for all brokers together, and not for each."""
+        """Whether a quota holds at all brokers together (scope `cluster`), and not at each broker separately."""
         return self.engine.scope == "cluster"
 
 
@@ -325,8 +332,8 @@ class RecommendSettings(msgspec.Struct, frozen=True):
 
     Attributes:
         confidence: the lowest of all recommendations.
-        today: for each key the use of the busiest client, in bytes/s: the start of a staged rollout.
-        elsewhere: recommendations that do not belong in a quotas file; earlier releases wrote none.
+        today: by quota key, the rate of the busiest client in bytes/s, with which a rollout in steps begins.
+        elsewhere: recommendations that do not belong in a quotas file, as text; earlier releases did not write it.
     """
 
     goal: Goal
@@ -350,7 +357,7 @@ def read_settings(kind: type[Settings], text: str) -> Settings:
     """Decode a settings file.
 
     Raises:
-        InputError: it has not the fields of such a file; the message names the one at fault.
+        InputError: the file does not have the fields of `kind`; the message names the field at fault.
     """
     try:
         found = msgspec.json.decode(text)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """A column of a table; `type` is Spark's name."""
+    """A column of a table: its name, Spark's name of its type, and what it contains."""
 
     name: str
     type: str
@@ -221,7 +221,7 @@ def layout_problem(schema: "pa.Schema") -> str:
     """Compare a Parquet file's schema with that of a capture in the current version of the layout.
 
     Returns:
-        The problem, as the end of a sentence that begins with the file's name; "" = none.
+        The problem, as the end of a sentence that begins with the file's name; "" if there is none.
     """
     version = (schema.metadata or {}).get(SCHEMA_KEY.encode())
     if version is None:

@@ -50,7 +50,7 @@ _PROGRESS_SECONDS: Final = 0.3
 
 @contextmanager
 def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
-    """Start Spark for one command, and stop it."""
+    """Start Spark, and stop it when the block ends; yields the session."""
     _check_java()
     if not options.verbose:
         logging.getLogger().addFilter(is_not_py4j)
@@ -155,7 +155,7 @@ def _packed(directory: Path) -> Path:
 
 @contextmanager
 def held_interrupt() -> Iterator[None]:
-    """Hold back the first Ctrl-C until the block ends; a second one interrupts immediately.
+    """Delay the first Ctrl-C until the block ends; a second one interrupts immediately.
 
     A handler that the block installs stays: PySpark installs its own as soon as there is a JVM that it can stop.
 
@@ -184,7 +184,7 @@ def held_interrupt() -> Iterator[None]:
 
 
 def is_noise(line: bytes) -> bool:
-    """Whether a line of the JVM is irrelevant for an operator.
+    """Whether a line that the JVM logs is of no use to an operator, so that it is not shown.
 
     >>> is_noise(b"WARNING: Using incubator modules: jdk.incubator.vector"), is_noise(b"12:00:00 ERROR Disk: full")
     (True, False)
@@ -193,7 +193,7 @@ def is_noise(line: bytes) -> bool:
 
 
 def is_not_py4j(record: logging.LogRecord) -> bool:
-    """Filter for the root logger: py4j logs a traceback there of each failed or interrupted call, and raises it too."""
+    """Return False for py4j's log records: a logging filter, since py4j also raises each error that it logs."""
     return Path(record.pathname).parent.name != "py4j"
 
 
@@ -224,7 +224,12 @@ def _copy(reading: int, target: int) -> None:
 
 @contextmanager
 def progress(context: SparkContext, stage: str, *, wanted: bool | None) -> Iterator[None]:
-    """Show a progress bar of Spark's tasks while the block runs; None: if there is a terminal."""
+    """Show a progress bar of Spark's tasks while the block runs.
+
+    Args:
+        stage: the name of the stage, to show beside the bar.
+        wanted: whether to show it; None for only on a terminal.
+    """
     if not (sys.stderr.isatty() if wanted is None else wanted):
         yield
         return

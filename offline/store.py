@@ -20,10 +20,10 @@ from offline.schemas import TABLES, ddl
 
 
 class Store:
-    """A work directory with the stages' results.
+    """A work directory, in which each finished stage has its results.
 
     Attributes:
-        stages_read: the stages that were read, and the run of each.
+        stages_read: by stage whose results were read, the id of the run that wrote them.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -46,7 +46,11 @@ class Store:
         return self._exists(f"{self.path}/{stage}/{MARK}")
 
     def text(self, name: str) -> str:
-        """Read a stage's file as text."""
+        """Read a file ("stage/name") of a finished stage as text.
+
+        Raises:
+            InputError: as `read`, or the file does not exist.
+        """
         self._note(name.partition("/")[0])
         return self._text(name)
 

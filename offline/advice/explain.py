@@ -21,7 +21,12 @@ _GRADES: Final = ("high", "medium", "low")
 
 
 def confidence(*, seconds: int, clients: int, sample: float = 1.0) -> str:
-    """Return `high`, `medium` or `low`, with the reason.
+    """Return how reliable a recommendation is: `high`, `medium` or `low`, with the reason.
+
+    Args:
+        seconds: the recorded time.
+        clients: the number of clients.
+        sample: the share of the connections that was captured, 0 to 1.
 
     >>> confidence(seconds=8 * 86_400, clients=500)
     'high: 8.0 days of 500 clients'
@@ -66,7 +71,13 @@ _NAMED_MAX: Final = 3  # clients in one sentence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One recommendation, as a row of the table `recommend/recommendations`."""
+    """One recommended limit with its reason and effect, as a row of the table `recommend/recommendations`.
+
+    Attributes:
+        value: the limit; below 0 if no limit is recommended.
+        peak_before, peak_after: the load of the busiest broker in its busiest ten seconds, in bytes/s, as recorded
+            and with the recommendation; below 0 if unknown.
+    """
 
     kind: str
     user: str = ""
@@ -83,7 +94,7 @@ class Line:
 
     @property
     def is_quota(self) -> bool:
-        """Whether it belongs in a quotas file; a value below 0 means that there is no recommendation."""
+        """Whether it belongs in a quotas file: it is a default or an override, and there is a value."""
         return self.kind in ("default", "override") and self.value > 0
 
     def text(self) -> str:
@@ -94,7 +105,7 @@ class Line:
 
 
 def not_in_quotas_file(lines: Sequence[Line]) -> list[str]:
-    """Return the texts of the recommendations that do not belong into a quotas file."""
+    """Return as "key = value" the recommendations that do not belong in a quotas file, such as broker settings."""
     return [f"{line.key} = {line.value:,g}" for line in lines if line.value > 0 and not line.is_quota]
 
 
@@ -123,7 +134,7 @@ def scope_note(*, gateway: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The candidates that were tried in one direction, in bytes/s, and the goal for which.
+    """The quotas in bytes/s (candidates) that were tried in one direction, produce or fetch, and the goal.
 
     Attributes:
         gateway: whether the loads are those of all brokers together.
@@ -136,7 +147,7 @@ class Tried:
 
     @property
     def within(self) -> str:
-        """The stated capacity, in words."""
+        """The capacity that the operator has stated, in words."""
         every = "all brokers together" if self.gateway else "every broker"
         return f"{every} within {rate(self.goal.capacity(self.direction) or 0.0)}"
 
@@ -144,10 +155,12 @@ class Tried:
 def direction_lines(
     tried: Tried, limit: Limits, waits: Mapping[Client, int], peak_before: float, seconds: int
 ) -> list[Line]:
-    """Return the recommended default of one direction, and its overrides.
+    """Return the lines on the recommended default and overrides of one direction, produce or fetch.
 
     Args:
-        waits: the throttle time of each client with the recommendation, in ms.
+        limit: the recommendation.
+        waits: each client's throttle time with the recommendation, in ms.
+        peak_before: the load of the busiest broker in its busiest ten seconds as recorded, in bytes/s.
         seconds: the recorded time.
     """
     candidates, key = tried.candidates, KEYS[tried.direction]
@@ -337,7 +350,7 @@ def replication_lines(throttle: ReplicationThrottle, goal: Goal, sure: str) -> l
 
 
 def sampled_line(kind: str, key: str, goal: Goal, sure: str, peak_before: float = -1.0) -> Line:
-    """Return the line that says why a sample of the connections gives no recommendation."""
+    """Return a line without a value: a capture of only a sample of the connections gives no recommendation."""
     name = DEFAULT_NAME if kind == "default" else ""
     load = f"; busiest load {rate(peak_before)}, scaled up" if peak_before >= 0 else ""
     return Line(

@@ -65,29 +65,33 @@ Client = tuple[str, str]
 
 
 class Loads(Protocol):
-    """The peak load (bytes/s of the busiest broker, mean over ten seconds) with any candidates in force."""
+    """Computes the peak load that a default quota and overrides would lead to.
+
+    A candidate is one of the quotas in bytes/s that were tried, named by its index. The peak load is the bytes/s of
+    the busiest broker, as the mean over its busiest ten seconds.
+    """
 
     @property
     def heavy(self) -> Collection[Client]:
-        """The clients whose loads are known separately, so that each can have another candidate than the default."""
+        """The clients whose own loads are known, so that each of them can get an override."""
 
     def alone(self) -> Sequence[float]:
         """Return the peak in bytes/s with each candidate as the default, without overrides."""
 
     def peaks(self, default: int, levels: Sequence[Mapping[Client, int]]) -> Sequence[float]:
-        """Return the peak in bytes/s with this default and each of these sets of overrides."""
+        """Return the peak in bytes/s for each set of overrides in `levels`, with this default for all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One client's own quota.
+    """The recommended override of one client, as indexes of candidates.
 
     Attributes:
         client: user and client id.
-        index: the index of its candidate.
-        least: the index of the candidate that it needs.
-        need: the same with headroom; the number of candidates if none is large enough.
-        bound: `need`, or the reason why it is below that: `capacity` or `ladder`.
+        index: the recommended candidate.
+        least: the smallest candidate that does not throttle the client.
+        need: the candidate for `least` with headroom; the number of candidates if none is large enough.
+        bound: why it is `index`: `need`, or what keeps it below: `capacity`, or `ladder` (no larger candidate).
     """
 
     client: Client
@@ -99,18 +103,19 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The recommendation for one direction.
+    """The recommended quotas of one direction, produce or fetch.
 
     Attributes:
-        default: the index of the default's candidate.
-        least: the need from which the default follows, as an index; the number of candidates if none is enough.
+        default: the default, as an index of the candidates.
+        least: the candidate that the clients need, from which the default follows; the number of candidates if none
+            is enough.
         overrides: the overrides, the heaviest client first.
-        bound: the reason of the default.
+        bound: what has decided the default (`Bound`).
         counted: the number of clients that the default applies to: without an override, and not in `no_capacity`.
         allowed: how many of them may be throttled.
         throttled: the clients that will be throttled.
         wanted: the default without regard to capacity; above `default` if the capacity does not allow it.
-        beyond: the number of counted clients that need more than any candidate, with headroom.
+        beyond: the number of counted clients for which, with headroom, no candidate is enough.
         peak: the load of the busiest broker in its busiest ten seconds, in bytes/s.
         fits: whether the peak is within the stated capacity.
         no_capacity: clients that would have got an override if the brokers had any capacity above the default.
@@ -139,7 +144,12 @@ class Limits:
 
 
 def need_of(throttled: Sequence[bool]) -> int:
-    """Return the smallest candidate from which on no candidate throttles the client, as an index.
+    """Return the index of the smallest candidate that, like all larger ones, does not throttle the client.
+
+    It is the number of candidates if the largest one throttles the client.
+
+    Args:
+        throttled: for each candidate, in ascending order, whether it throttles the client.
 
     >>> need_of([True, True, False, False]), need_of([False, True, False]), need_of([True])
     (2, 2, 1)
@@ -158,10 +168,12 @@ def limits(
     direction: str,
     by: By = "client-id",
 ) -> Limits:
-    """Return the recommendation for one direction.
+    """Return the recommended quotas of one direction, produce or fetch.
 
     Args:
-        needs: every client's need: an index into the candidates, or their number if no candidate is enough.
+        candidates: the quotas that were tried, in bytes/s, ascending.
+        needs: by client, the result of `need_of`.
+        by: the quota entity that makes a client.
     """
     assert candidates, "a direction without candidates has no clients"
     capacity = goal.capacity(direction)

@@ -37,7 +37,7 @@ def mutation_quota(
 
     Args:
         by_client: mutations of each (user, client id) by second.
-        headroom: the factor of rates and bursts.
+        headroom: the factor by which rates and bursts are larger than what was needed.
 
     >>> mutation_quota({("", "a"): {0: 100, 600: 20}}, 1.0)
     MutationQuota(rate=1.7, burst=99.0, client_rate=9.0)
@@ -108,11 +108,11 @@ def _tenths(rate: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ReplicationThrottle:
-    """The recommended throttle.
+    """The recommended replication throttle (KIP-73) during a reassignment.
 
     Attributes:
         rate: bytes/s for `leader.replication.throttled.rate` and the follower's; None if no rate is possible.
-        lower, upper: the bounds of T.
+        lower, upper: the bounds of the rate: above the former replication keeps up, below the latter it leaves room.
     """
 
     rate: float | None
@@ -123,9 +123,11 @@ class ReplicationThrottle:
 def replication_throttle(
     bytes_in_max: float, network: float, replication_factor: float
 ) -> ReplicationThrottle:
-    """Return the middle between the bounds, so that replication keeps up and leaves room.
+    """Return the throttle in the middle between its bounds, so that replication keeps up and leaves room for clients.
 
-    Both bounds depend on the network: without its throughput there is no recommendation.
+    Args:
+        bytes_in_max: the highest rate in bytes/s at which clients produce to a broker.
+        network: a broker's network throughput in bytes/s.
 
     >>> replication_throttle(20e6, 100e6, 2.0)  # 20 < T < 100 - 20 / 2
     ReplicationThrottle(rate=55000000.0, lower=20000000.0, upper=90000000.0)

@@ -41,7 +41,7 @@ _NOTHING_LEFT: Final = "no requests: every row was left out"
 
 
 class Problems:
-    """The problems found so far, as rows of the table `ingest/problems`."""
+    """Collects the problems of files and rows, for the table `ingest/problems`; refuses them unless `lenient`."""
 
     def __init__(self, *, lenient: bool) -> None:
         self.noted: list[Problem] = []
@@ -50,13 +50,19 @@ class Problems:
         self._files = 0
 
     def files(self, bad: Sequence[Problem]) -> None:
-        """Refuse whole files (InputError); with `lenient` list them as left out."""
+        """Add problems of whole files, which are left out.
+
+        Raises:
+            InputError: there are any, and `lenient` is off.
+        """
         self._files += len(bad)
         self._refuse_or_note(bad[:NAMED_MAX], len(bad) - NAMED_MAX, bad)
 
     def rows(self, bad: DataFrame) -> bool:
-        """Refuse rows (`file`, `row`, `problem`), or with `lenient` list them as left out; returns whether there are
-        any.
+        """Add problems of rows (`file`, `row`, `problem`), which are left out; return whether there are any.
+
+        Raises:
+            InputError: there are any, and `lenient` is off.
         """
         counts = bad.groupBy("file", "problem").count().collect()
         left: Counter[tuple[str, str]] = Counter(
@@ -93,7 +99,7 @@ class Problems:
 
 
 def format_problem(file: str, row: int, text: str) -> str:
-    """Format a problem as a line.
+    """Format a problem as a line; a `row` below 0 stands for the whole file.
 
     >>> format_problem("a.parquet", 7, "seq is below 0"), format_problem("a.parquet", -1, "is damaged")
     ('a.parquet, row 7: seq is below 0', 'a.parquet is damaged')
@@ -102,7 +108,7 @@ def format_problem(file: str, row: int, text: str) -> str:
 
 
 def unreadable(error: Exception) -> str:
-    """Return the message for an error of Spark while reading; Spark's text names the file."""
+    """Return a message for the operator about an error of Spark while reading, which names the file at fault."""
     text = str(error)
     file = re.search(r"(?:file:|hdfs:|s3a?:)[^\s'\",;]+\.parquet", text)
     if file and _GONE.search(text):

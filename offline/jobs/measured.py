@@ -19,11 +19,13 @@ _WAITS: Final = ("throttle_ms", "idle_ms")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The recorded time, in seconds.
+    """The recorded time of a capture, in seconds.
 
     Attributes:
+        start_s: its first second, since 1970.
         seconds: from the first request to the last, with gaps between captures: the length of every time axis.
-        recorded: the seconds in which any process recorded; the tolerance is a share of these.
+        recorded: the seconds in which any process recorded, of which `Goal.tolerance` is a share.
+        requests: the number of requests.
     """
 
     start_s: int
@@ -39,14 +41,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """How long each client waits at each candidate, at all brokers together.
+    """How long each client would wait with each candidate (a quota that was tried), at all brokers together.
 
     With 100,000 clients and 20 candidates a direction takes 32 MB (16 bytes each), and half as much for names.
 
     Attributes:
         clients: user and client id.
-        throttle_ms: the wait, by client and candidate.
-        idle_ms: how much of that wait was while the quota was not used up.
+        throttle_ms: the wait; a matrix with a row for each client and a column for each candidate.
+        idle_ms: the part of that wait during which the quota was not used up; a matrix likewise.
     """
 
     clients: Sequence[Client]
@@ -67,7 +69,11 @@ def backtest_settings(source: Store) -> BacktestSettings:
 
 
 def effects(outcomes: DataFrame, direction: str, count: int) -> Effects:
-    """Return the effects of each candidate on every client, in the order of candidates."""
+    """Return the effects of each candidate on every client, from the table `backtest/outcomes`.
+
+    Args:
+        count: the number of candidates.
+    """
     by_quota = (
         outcomes.filter(F.col("direction") == direction)
         .groupBy("user", "client_id", "quota")
@@ -92,7 +98,13 @@ def effects(outcomes: DataFrame, direction: str, count: int) -> Effects:
 
 
 def needs_of(found: Effects, span: Span, tolerance: float) -> dict[Client, int]:
-    """Return each client's need; waits below the tolerance, or while the quota was not used up, do not count."""
+    """Return, by client, the index of the smallest candidate that does not throttle it (`need_of`).
+
+    A client counts as throttled if it waits, while the quota is used up, for more than a share of the recorded time.
+
+    Args:
+        tolerance: this share, 0 to 1.
+    """
     throttled = found.throttle_ms - found.idle_ms > tolerance * span.recorded * 1000
     return dict(zip(found.clients, map(need_of, throttled.tolist()), strict=True))
 
@@ -101,7 +113,7 @@ class MeasuredLoads:
     """`advice.limits.Loads` over the table `backtest/loads`: Spark sums, and only peaks are collected.
 
     Attributes:
-        heavy: the clients with a load of their own.
+        heavy: the clients whose own loads are known, so that each of them can get an override.
     """
 
     def __init__(
@@ -126,12 +138,12 @@ class MeasuredLoads:
         return [found.get(quota, 0.0) for quota in self._candidates]
 
     def peaks(self, default: int, levels: Sequence[Mapping[Client, int]]) -> list[float]:
-        """Return the peak in bytes/s with this default and each of these sets of overrides."""
+        """Return the peak in bytes/s for each set of overrides in `levels`, with this default for all others."""
         passed = peaks(self.passed(default, levels), "level").collect()
         found = {row["level"]: row["peak_10s"] for row in passed}
         return [found.get(level, 0.0) for level in range(len(levels))]
 
     def passed(self, default: int, levels: Sequence[Mapping[Client, int]]) -> DataFrame:
-        """Return level, broker, block and bytes: the load with each of these sets of overrides."""
+        """Return the load for each set of overrides: level (its index), broker, block of ten seconds, and bytes."""
         quotas = [{name: self._candidates[index] for name, index in given.items()} for given in levels]
         return at_levels(self._blocks, self._candidates[default], quotas)

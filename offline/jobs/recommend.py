@@ -175,7 +175,7 @@ class _Recommendation:
         return totals.join(self._alone, on=["direction", "quota"], how="inner").orderBy("direction", "quota")
 
     def settings(self) -> RecommendSettings:
-        """Return what `report` and `apply` need beside the tables."""
+        """Return the contents of `recommend/settings.json`, which `report` and `apply` read."""
         scope = self._backtest.engine.scope
         peak = peaks_of_scope(self._source.read("demand/entities"), self._seconds, scope)
         today = peak.groupBy("direction").agg(F.max("peak_10s").alias("peak")).collect()

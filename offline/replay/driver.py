@@ -60,11 +60,13 @@ _CLOSE_SECONDS: Final = 0.05  # for the loop to close aborted connections
 
 
 class Samples:
-    """What was measured of each request, by its index in the plan; times in us.
+    """The measurements of all requests, as arrays by the request's index in the plan (`place`); times in us.
 
     Attributes:
-        sent_as: the API of the sent request, which may differ from the recorded one.
-        expects_response: 0 for a request without a response.
+        late_us: how much later than planned it was sent.
+        latency_us: from the planned time to the response; a negative constant, such as LOST, if there is none.
+        sent_as: the API key of the sent request, which may differ from the recorded one.
+        expects_response: 1, or 0 for a request without a response.
     """
 
     def __init__(self, count: int) -> None:
@@ -79,12 +81,12 @@ class Samples:
         self.connect_errors = 0
 
     def no_response(self, place: int) -> bool:
-        """Whether a request expects a response and has none."""
+        """Whether the request at `place` expects a response but has none."""
         return bool(self.expects_response[place]) and self.latency_us[place] in NO_RESPONSE
 
 
 class Connection(asyncio.Protocol):
-    """A connection to a broker of the target, with its requests in flight."""
+    """A connection to a broker of the target cluster, with its requests in flight; it reports to its `Driver`."""
 
     def __init__(self, owner: "Driver", address: Broker) -> None:
         self.address = address
@@ -108,7 +110,7 @@ class Connection(asyncio.Protocol):
         return self._waiting_bytes + (0 if self.transport is None else self.transport.get_write_buffer_size())
 
     def send(self, place: int, frame: Frame) -> None:
-        """Send a request; if the connection is not open yet, as soon as it is."""
+        """Send the request at `place` in the plan, at once or as soon as the connection is open."""
         if self.transport is None:
             self._waiting.append((place, frame))
             self._waiting_bytes += len(frame.data)
@@ -116,7 +118,7 @@ class Connection(asyncio.Protocol):
             self._write(self.transport, place, frame)
 
     def finish(self) -> None:
-        """Close the connection after the response to the last request: no more requests follow."""
+        """Close the connection once all requests in flight have responses; the caller sends no more requests."""
         self._finished = True
         if self.transport is not None and not self._in_flight:
             self.transport.close()
@@ -134,7 +136,7 @@ class Connection(asyncio.Protocol):
             self.finish()
 
     def data_received(self, data: bytes) -> None:
-        """Report the responses that are complete; they arrive in the order of their requests."""
+        """Report the complete responses to the driver; they arrive in the order of their requests."""
         buffer = self._buffer
         buffer += data
         start, have = 0, len(buffer)
@@ -214,7 +216,7 @@ class EncodeAhead:
         return len(self._ready)
 
     def take(self, place: int) -> Frame | None:
-        """Return the frame of the next request, at `place`; None if nothing of it can be sent."""
+        """Return the frame of the next request, at `place`; None if none of its partitions exists at the target."""
         if not self._ready:
             return self._encoder.encode(self._sends[place].request, place)
         frame = self._ready.popleft()
@@ -222,7 +224,11 @@ class EncodeAhead:
         return frame
 
     def make(self, place: int, until_us: int) -> bool:
-        """Encode frames from `place` on until a time; returns whether there is time for more."""
+        """Encode the frames of the requests from `place` on, for at most a millisecond; return whether to go on.
+
+        Args:
+            until_us: when the next request is due; encoding ends before it.
+        """
         turn_us = self._now_us() + _TURN_US
         while True:
             at = place + len(self._ready)
@@ -238,7 +244,7 @@ class EncodeAhead:
 
 
 class Driver:
-    """Runs one plan."""
+    """Runs one plan: sends each request when it is due, and measures the responses in `samples`."""
 
     def __init__(
         self, plan: Plan, encoder: Encoder, brokers: dict[int, Broker], progress: Callable[[int], None]
@@ -281,8 +287,11 @@ class Driver:
             self._request_finished()
 
     def responded(self, place: int, api_key: int, version: int, head: bytes, size: int) -> None:
-        """Record the response's latency, size, error and throttle time; `head` is its beginning, or all of a small
-        one.
+        """Record a response's latency, size, error and throttle time.
+
+        Args:
+            head: the first bytes of the response frame; all of it if it is small.
+            size: the length of the whole frame.
         """
         samples = self.samples
         samples.latency_us[place] = max(0, self._now_us() - self._sends[place].due_us)
@@ -291,7 +300,7 @@ class Driver:
         self._request_finished()
 
     def lost(self, place: int) -> None:
-        """Record that a request gets no response; after the end it stays in flight."""
+        """Record that a request's connection closed before its response; at the end of the replay it is ignored."""
         if not self._ending:
             self.samples.latency_us[place] = LOST
             self._request_finished()

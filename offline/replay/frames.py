@@ -61,7 +61,11 @@ _NO_PRODUCER: Final = struct.pack(">qhi", -1, -1, -1)
 
 
 class Frame(NamedTuple):
-    """A request's bytes, and how its response is read; it has none if `expects_response` is False."""
+    """A request frame to send, and the API key and version with which its response is decoded.
+
+    Attributes:
+        expects_response: False for a Produce with acks=0, which gets no response.
+    """
 
     data: bytes
     api_key: int
@@ -73,8 +77,9 @@ class Encoder:
     """Encodes recorded requests for the target.
 
     Args:
-        acks: the acks of a Produce whose recorded request had a response; 0 for others.
-        now_ms: the timestamp of records.
+        placement: the target's counterparts of the recorded brokers and partitions.
+        acks: the acks of Produce requests that had a response when recorded; all others are sent with 0.
+        now_ms: the timestamp of synthetic records.
     """
 
     def __init__(self, placement: Placement, acks: int, now_ms: int) -> None:
@@ -86,11 +91,11 @@ class Encoder:
 
     @property
     def left_out(self) -> LeftOut:
-        """The recorded partitions, and their bytes, that have no place at the target."""
+        """The number of recorded partitions, and the bytes, for which the target has no partition."""
         return self._shares.left_out
 
     def encode(self, row: Recorded, correlation_id: int) -> Frame | None:
-        """Encode a request's frame; None if none of its partitions has a place at the target."""
+        """Encode the frame for a recorded request; None if none of its partitions has a counterpart at the target."""
         if row.frame and row.api_key != PRODUCE:
             low, high = self._placement.ranges.get(row.api_key, (0, -1))
             if low <= row.api_version <= high:
@@ -161,11 +166,11 @@ class Encoder:
 
 
 class RecordedProduce:
-    """The acks and records of a recorded Produce: a sink of `ProduceWalk`.
+    """The acks and record batches of a recorded Produce request, which `ProduceWalk` reads into it.
 
     Attributes:
-        acks: None if the request is cut off.
-        records: those of each partition, in the request's order.
+        acks: its acks; None if the request is cut off before them.
+        records: the record bytes of each partition, in the request's order.
     """
 
     def __init__(self, frame: bytes) -> None:
@@ -198,7 +203,7 @@ class RecordedProduce:
 
 
 def read_produce(frame: bytes) -> RecordedProduce | None:
-    """Read acks and records; None if the request is malformed."""
+    """Read acks and records of a recorded Produce frame; None if it is malformed or cut off."""
     try:
         found = RecordedProduce(frame)
     except (WireError, struct.error):
@@ -207,7 +212,10 @@ def read_produce(frame: bytes) -> RecordedProduce | None:
 
 
 def resendable(frame: bytes, api_key: int, version: int, correlation_id: int) -> bytes | None:
-    """Return the request with another correlation id if it only reads; otherwise, or if it is malformed, None."""
+    """Return a recorded frame with another correlation id, to be sent again; None if that might change anything.
+
+    Only APIs that read are sent again; Metadata is changed so that it creates no topics.
+    """
     if api_key not in _ASKING or (api_key == api.OFFSET_FETCH and version >= _OFFSET_FETCH_IDS_SINCE):
         return None
     out = bytearray(frame)
@@ -225,7 +233,10 @@ def resendable(frame: bytes, api_key: int, version: int, correlation_id: int) ->
 
 
 def without_producer(batch: bytes) -> bytes | None:
-    """Return the batch without its producer's fields; None if it is not a batch of magic 2."""
+    """Return a record batch without producer id, epoch, sequence and transaction; None if it is not of magic 2.
+
+    With them, the target would refuse a batch of an unknown or fenced producer. The CRC is updated.
+    """
     if len(batch) < _COUNT_AT + 4 or batch[_MAGIC_AT] != _MAGIC:
         return None
     out = bytearray(batch)

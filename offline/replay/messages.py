@@ -59,7 +59,7 @@ class Broker(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic's leaders by partition; -1 for none."""
+    """A topic in a Metadata response: its error code, and the leader by partition; -1 for no leader."""
 
     error: int
     leaders: dict[int, int]
@@ -68,11 +68,11 @@ class Topic(NamedTuple):
 def request(
     api_key: int, version: int, correlation_id: int, client_id: str, body: bytes, size: int = 0
 ) -> bytes:
-    """Return a whole frame.
+    """Return a whole request frame with its length prefix, in a flexible version (KIP-482).
 
     Args:
-        body: the fields without the tag section at their end.
-        size: the least size of the frame without its length prefix; the tag section fills it up.
+        body: the request's fields without the tagged fields at their end.
+        size: the smallest size of the frame without its length prefix; a tagged field fills it up.
     """
     name = client_id.encode("utf-8", "backslashreplace")[:32767]
     head = struct.pack(">hhih", api_key, version, correlation_id, len(name)) + name + b"\0"
@@ -95,7 +95,7 @@ def _tags(short: int) -> bytes:
 
 
 def produce(acks: int, topics: Iterable[tuple[str, Sequence[tuple[int, bytes]]]]) -> bytes:
-    """Return the fields of a Produce; `topics` has the record batches by topic and partition."""
+    """Return the fields of a Produce request, with these record batches by topic and partition."""
     entries = list(topics)
     out = [b"\0", struct.pack(">hi", acks, _TIMEOUT_MS), count_bytes(len(entries), True)]
     for topic, partitions in entries:
@@ -136,7 +136,7 @@ def api_versions() -> bytes:
 
 
 def outcome(frame: bytes, api_key: int, version: int) -> tuple[int, int]:
-    """Return the first error code that is not 0, and the throttle time in ms; (-1, 0) if the response is malformed."""
+    """Return a response's first error code (0 if it has none) and throttle time in ms; (-1, 0) if it is malformed."""
     end = len(frame)
     try:
         throttle_at = throttle.locate(frame, api_key, version)
@@ -181,14 +181,18 @@ def _fetched(frame: bytes, end: int) -> int:
 
 
 class Batches:
-    """Synthetic record batches; the last used ones are cached."""
+    """Makes synthetic record batches, and keeps the last used ones, KEPT_BYTES_MAX together.
+
+    Attributes:
+        bytes: the size of the kept batches together.
+    """
 
     def __init__(self) -> None:
         self.bytes = 0
         self._kept: OrderedDict[tuple[int, int, int], bytes] = OrderedDict()
 
     def batch(self, size: int, records: int, timestamp_ms: int) -> bytes:
-        """Return a batch of `size` bytes; see the function `batch`."""
+        """Return a record batch as the function `batch` makes it; one made earlier with equal arguments is reused."""
         key = (size, records, timestamp_ms)
         made = self._kept.get(key)
         if made is not None:
@@ -202,10 +206,11 @@ class Batches:
 
 
 def batch(size: int, records: int, timestamp_ms: int) -> bytes:
-    """Make a batch of `size` bytes, or one byte less if the lengths of fields do not allow it.
+    """Make a record batch of `size` bytes, or one byte less, since a longer value may need a longer length field.
 
     Args:
-        records: the number of records, if they fit; below 1: one.
+        records: the number of records; fewer if they do not fit, and one if it is below 1.
+        timestamp_ms: the timestamp of all records.
     """
     room = max(size, BATCH_BYTES_MIN) - _HEADER.size
     count = max(1, min(records, RECORDS_MAX, room // _RECORD_BYTES_MIN))

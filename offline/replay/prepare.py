@@ -39,7 +39,13 @@ _PRODUCE_NAMES_MAX: Final = 12  # from 13 on topics are named by id
 async def prepare(
     address: Broker, need: Requirements, *, create: bool, replicas: int, say: Callable[[str], None]
 ) -> Placement:
-    """Read the target's state, and create what is missing.
+    """Find the target's brokers, topics and offsets for a replay, and create missing topics with `create`.
+
+    Args:
+        address: the target, a broker or a proxy.
+        need: the brokers and partitions of the recording.
+        replicas: the replication factor of created topics.
+        say: called with messages for the operator.
 
     Raises:
         TargetError: the target cannot be reached, refuses an API, or lacks topics.
@@ -134,9 +140,10 @@ def agreed_produce_version(address: Broker, offered: Mapping[int, tuple[int, int
 
 
 def stand_ins(recorded: Iterable[int], brokers: Mapping[int, Broker], address: Broker) -> dict[int, int]:
-    """Return the target's broker for each recorded one: that of the same id, else an unused one, else any, in turn.
+    """Return, by id of a recorded broker, the id of the target's broker that stands in for it.
 
-    A recorded broker without an id (-1) is the broker at `address`, or the first one.
+    It is the broker with the same id, else one that is not used yet, else any one in turn. For -1, an unknown recorded
+    broker, it is the broker at `address`, else the first one.
     """
     there = sorted(brokers)
     found = {node: node for node in recorded if node in brokers}
@@ -238,7 +245,7 @@ async def _ask_until_settled(peer: Peer, request: Request[T], is_transient: Call
 
 
 async def locate(peer: Peer, topic: str, partitions: list[int]) -> dict[int, int]:
-    """Return the first offsets of partitions.
+    """Return the first offset of each of these partitions, which `peer` leads.
 
     Raises:
         TargetError: the leader responds with an error that does not pass by itself.

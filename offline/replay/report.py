@@ -49,9 +49,10 @@ class Point(NamedTuple):
     """The figures of one interval of the replay.
 
     Attributes:
-        start_s, seconds: its start, from the first request on, and its length.
-        due, responses: requests/s that were due in it, and those of them with a response.
-        p50_ms, p99_ms: their latency; None if it is infinite, or no request has a response.
+        start_s, seconds: its start after the first request, and its length.
+        due, responses: the requests/s that were due in it, and how many of these have a response.
+        p50_ms, p99_ms: percentiles of the latency of these requests, where no response counts as infinite; None if
+            the percentile is infinite, or there is no request.
     """
 
     start_s: float
@@ -189,7 +190,8 @@ def _spread_of(values: Iterable[float], endless: int = 0) -> Spread | None:
 
 def percentile(ordered: Sequence[float], share: float, endless: int = 0) -> float | None:
     """Return the nearest-rank percentile: the smallest value that `share` (0 to 1) of all values do not exceed.
-    None if it is infinite.
+
+    It is None if the percentile is infinite: values of requests without a response are.
 
     Args:
         ordered: the finite values, ascending.
@@ -206,7 +208,7 @@ def percentile(ordered: Sequence[float], share: float, endless: int = 0) -> floa
 
 
 def series(plan: Plan, samples: Samples) -> list[Point]:
-    """Return the replay in intervals of one length, a second or more; the last one ends with the last request."""
+    """Return the figures of the replay in intervals of equal length, in most cases of a second or more."""
     count = min(max(int(plan.seconds), 1), _POINTS_MAX)
     seconds = max(plan.seconds / count, _INTERVAL_S_MIN)
     due = [0] * count
@@ -252,7 +254,7 @@ def page(title: str, target: str, result: Mapping[str, Any], series: Sequence[Po
 
 
 def shown(value: float | None) -> str:
-    """Format a time in ms; None stands for no response in time."""
+    """Format a time in ms; None, an infinite time, becomes "no response"."""
     return "no response" if value is None else f"{value:g}"
 
 
@@ -270,12 +272,12 @@ def fetched_more(result: Mapping[str, Any]) -> str:
 
 
 class Picture(NamedTuple):
-    """A figure of curves over time, in the units of its drawing.
+    """A figure of curves over time, ready to be drawn as SVG; places are in units of the drawing.
 
     Attributes:
-        left: the width of the margin beside the upward axis, whose labels are there.
-        up, along: the labels of both axes, each behind its place.
-        curves: a class, name and SVG path of each.
+        left: the width of the left margin, where the labels of the vertical axis are.
+        up, along: place and text of each label of the vertical and of the horizontal axis.
+        curves: CSS class, name and SVG path of each curve.
     """
 
     title: str
@@ -286,7 +288,7 @@ class Picture(NamedTuple):
 
 
 def pictures(series: Sequence[Point]) -> list[Picture]:
-    """Return both figures; none for a replay that is no longer than one interval."""
+    """Return the figures of requests/s and of latency; none for a replay of a single interval."""
     if len(series) < 2:
         return []
     rates = {"due": [point.due for point in series], "responses": [point.responses for point in series]}

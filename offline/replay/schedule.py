@@ -23,7 +23,7 @@ Size = Annotated[int, msgspec.Meta(ge=0, le=0x7FFFFFFF)]
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One partition of a recorded Produce or Fetch."""
+    """One partition of a recorded Produce or Fetch, with the bytes and the number of its records."""
 
     topic: str
     partition: int
@@ -32,7 +32,11 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """One captured request; fields as in `protocol.capture`. `frame` is the request itself, if it was captured."""
+    """One captured request; its fields are described in `protocol.capture`.
+
+    Attributes:
+        frame: the request's bytes; empty if only its figures were captured.
+    """
 
     wall_ms: int
     mono_us: int
@@ -53,7 +57,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Planned(NamedTuple):
-    """A request, the time at which it is due (us from the beginning), and the number of its connection."""
+    """A request, when it is to be sent (us after the start), and the number of the connection that sends it."""
 
     due_us: int
     connection: int
@@ -61,12 +65,12 @@ class Planned(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The requests to send.
+    """The requests of a replay and their times.
 
     Attributes:
-        sends: in the order of their times.
-        brokers: the recorded broker of each connection; -1 for any.
-        left_out: the number of requests that cannot be sent again.
+        sends: the requests to send, in the order of their times.
+        brokers: by connection number, the recorded broker; -1 if it is not known.
+        left_out: the number of recorded requests whose API cannot be sent again.
     """
 
     sends: list[Planned]
@@ -83,7 +87,7 @@ def plan(recorded: Iterable[Recorded], speed: float, seconds: float = 0.0) -> Pl
     """Return the plan that sends all requests, `speed` times as fast as they were recorded.
 
     Args:
-        seconds: the recorded time to use; later requests are left out; 0: all.
+        seconds: how much of the recorded time to replay; 0 for all of it.
     """
     requests = sorted(recorded, key=lambda row: (row.process, row.connection, row.seq))
     sent = [row for row in requests if row.api_key not in _NOT_SENT]

@@ -23,10 +23,10 @@ Topics = dict[str, dict[int, "Share"]]
 
 @dataclass(slots=True)
 class Requirements:
-    """What a recording needs at its target.
+    """The brokers, partitions and bytes that a recording needs at the target cluster.
 
     Attributes:
-        leaders: the recorded broker by topic and partition; -1 if it is not known.
+        leaders: by topic and partition, the recorded broker that led it; -1 if it is not known.
         fetched: by topic, partition and recorded broker, the largest number of bytes that a Fetch brought.
         brokers: the recorded brokers.
     """
@@ -61,10 +61,10 @@ class Placement:
     Attributes:
         brokers: the address at the target, by recorded broker; -1 stands for unknown brokers.
         nodes: the broker id at the target, by recorded broker.
-        topics: the target's topics.
+        topics: the target's topics by name.
         offsets: the first offset of each of its partitions.
-        ranges: the version range that it supports, by API.
-        produce_version: the version of Produce that is sent.
+        ranges: the version range that the target supports, by API key.
+        produce_version: the version of Produce to send.
     """
 
     brokers: dict[int, Broker]
@@ -76,7 +76,10 @@ class Placement:
     _known: dict[tuple[str, int, int], int] = field(default_factory=dict)
 
     def partition(self, topic: str, partition: int, broker: int) -> int:
-        """Return the counterpart of a recorded partition at `broker`; -1 if that broker's counterpart leads none."""
+        """Return the target's partition for a recorded one that `broker` led; -1 if there is none.
+
+        It has the same number if the counterpart of `broker` leads it, and else is one that this counterpart leads.
+        """
         key = (topic, partition, broker)
         known = self._known.get(key)
         if known is None:
@@ -100,20 +103,24 @@ class Placement:
 
 @dataclass(slots=True)
 class LeftOut:
-    """The number of recorded partitions that were not sent completely, and their missing bytes."""
+    """Counts the recorded partitions of requests that were not sent completely, and the bytes that are missing."""
 
     partitions: int = 0
     bytes: int = 0
 
     def add(self, size: int) -> None:
-        """Count one partition with `size` bytes left out."""
+        """Count one partition of which `size` bytes were left out."""
         self.partitions += 1
         self.bytes += size
 
 
 @dataclass(slots=True)
 class Share:
-    """The bytes and records for one partition of the target; `own`: the captured records, None for synthetic ones."""
+    """What one partition of the target gets of a request: the bytes, and the number of records.
+
+    Attributes:
+        own: the captured records; None if synthetic ones are to be sent.
+    """
 
     size: int
     records: int
@@ -121,20 +128,21 @@ class Share:
 
 
 class Shares:
-    """Distributes recorded requests over the target's partitions."""
+    """Distributes the bytes and records of recorded requests over the target's partitions."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
         self.left_out = LeftOut()
 
     def of(self, row: Recorded, limit: int, own: Sequence[bytes | None] = ()) -> Topics:
-        """Return the bytes and records of a recorded request that each of the target's partitions gets.
-        What finds no partition is counted in `left_out`.
+        """Return what each of the target's partitions gets of a recorded request, by topic and partition.
+
+        Bytes for which there is no partition are counted in `left_out`.
 
         Args:
-            limit: the largest number of bytes of one partition when several recorded ones, or the unnamed rest, fall
-                on it; a single recorded one may exceed it.
-            own: the captured records, in the order of the request's partitions.
+            limit: the largest number of bytes for one partition if it stands in for several recorded ones; a single
+                recorded one may exceed it.
+            own: the captured records of each partition, in the request's order; None for synthetic ones.
         """
         topics: Topics = {}
         for place, part in enumerate(row.partitions):

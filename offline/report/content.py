@@ -8,13 +8,15 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Heavy:
-    """One of the heaviest clients; rates in bytes/s.
+    """One of the heaviest clients in one direction; all rates are in bytes/s.
 
     Attributes:
         share: its share of all bytes in this direction, 0 to 1.
-        need: the quota that it needs, in bytes/s; -1 if more than every candidate. None if the report is of a sample
-            of connections; `quota` is None then too.
-        series: its bytes/s by step of the time axis.
+        need: the smallest quota that does not throttle it; -1 if every one that was tried does. None if only a sample
+            of the connections was captured.
+        quota: the quota that applies to it with the recommendation; None likewise.
+        throttle_ms: how long it waits with this quota, in ms.
+        series: its bytes/s at each step of the time axis.
     """
 
     name: str
@@ -31,7 +33,7 @@ class Heavy:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The expected effect of one candidate as the default."""
+    """The expected effect of one quota as the default: throttled clients of all clients, and the peak in bytes/s."""
 
     quota: float
     throttled: int
@@ -51,12 +53,14 @@ class Direction:
         hours: bytes/s by hour of the day, UTC; empty if too little was recorded to show a day.
         blocks_s: the time axis of `before` and `after`.
         before, after: the busiest broker's load as recorded, and with the recommendation.
-        curve: the candidate defaults; empty for a sample of connections, which does not show clients' needs.
-        default: the recommended default, or None; throttled: the number of clients that wait with the recommendation.
-        throttle_ms: the sum of their connections' waits; overrides: the number of overrides.
-        peak_before, peak_after: the peak of the broker that is the busiest in each case.
-        capacity: the stated capacity, or None.
-        gateway: whether one budget is for all brokers together: peaks, loads and capacity are those of all together.
+        curve: the effects of the defaults that were tried; empty if only a sample of the connections was captured.
+        default: the recommended default in bytes/s; None without a recommendation.
+        throttled: the number of clients that wait with the recommendation.
+        throttle_ms: the sum of their connections' waits.
+        overrides: the number of overrides.
+        peak_before, peak_after: the peak load of the busiest broker as recorded, and with the recommendation.
+        capacity: the stated capacity in bytes/s; None if it is not stated.
+        gateway: whether a quota holds at all brokers together; then peaks, loads and capacity are those of all brokers.
     """
 
     name: str
@@ -81,7 +85,7 @@ class Direction:
 
     @property
     def where(self) -> str:
-        """The place whose load the quotas bound, in words: the busiest broker, or all together."""
+        """Whose load is shown, in words: that of the busiest broker, or of all brokers together."""
         return "all brokers together" if self.gateway else "busiest broker"
 
 

@@ -55,7 +55,7 @@ _SHARES_WHOLE: Final = 5 / 4
 
 
 def rows_of(columns: list[Ints], plan: Plan, limiters: Limiters) -> Rows:
-    """Convert the columns of `FIELDS` to the form that `quotas.backtest.recording.pack` takes."""
+    """Convert requests, as arrays of the columns `FIELDS`, to the argument of `quotas.backtest.recording.pack`."""
     limiter, connection, seq, at_us, size, service_us, delay_ms, throttle_ms, group = columns
     return Rows(
         limiter=limiter.astype(np.int64),
@@ -72,7 +72,7 @@ def rows_of(columns: list[Ints], plan: Plan, limiters: Limiters) -> Rows:
 
 
 def packed_batches(batches: Batches, plan: Plan, limiters: Limiters) -> Iterator[pa.RecordBatch]:
-    """Yield each batch of requests, packed: a row for each limiter in it (`PACKED`)."""
+    """Pack each batch of requests (columns `FIELDS`): yield one row for each limiter in it, in the schema `PACKED`."""
     for batch in batches:
         if batch.num_rows:
             columns = [column.to_numpy(zero_copy_only=False) for column in batch]
@@ -83,7 +83,7 @@ def unpacked(limiters: Ints, columns: Sequence[pa.Array]) -> Packed:
     """Convert rows of `PACKED` back to arrays.
 
     Args:
-        limiters: the number of each row, in any order.
+        limiters: the limiter's number of each row, in any order.
         columns: the other columns of `PACKED`.
     """
     runs, sizes, service_us, gap_us = columns
@@ -148,11 +148,14 @@ _RUNS_MAX: Final = 4_000_000
 def raw_outcomes(
     rows: DataFrame, places: DataFrame, plan: Plan, limiters: Limiters, partitions: int
 ) -> DataFrame:
-    """Run the backtest of all limiters whose requests come in order; returns rows of `RAW`.
+    """Run the backtest of all limiters whose requests come in order; return rows in the schema `RAW`.
+
+    A limiter without order has a row of the kind `UNORDERED`, for `sorted_outcomes`.
 
     Args:
-        rows: the columns `FIELDS`.
-        places: for each `limiter`, and each `chunk` (part) of its candidates, its partition (`place`).
+        rows: the requests, with the columns `FIELDS`.
+        places: for each `limiter`, and each part (`chunk`) of its candidates, the Spark partition (`place`) to run in.
+        partitions: the number of Spark partitions.
     """
     packed = rows.select(*FIELDS).mapInArrow(partial(packed_batches, plan=plan, limiters=limiters), PACKED)
     placed = packed.join(F.broadcast(places), on="limiter", how="inner").repartitionById(partitions, "place")
@@ -164,7 +167,7 @@ def raw_outcomes(
 def sorted_outcomes(
     rows: DataFrame, places: DataFrame, plan: Plan, limiters: Limiters, partitions: int
 ) -> DataFrame:
-    """Run the backtest of those limiters and parts that are in `places`; their requests may come in any order."""
+    """Run the backtest of the limiters in `places`, whose requests Spark sorts first; as `raw_outcomes` otherwise."""
     placed = rows.join(F.broadcast(places), on="limiter", how="inner").repartitionById(partitions, "place")
     ordered = placed.sortWithinPartitions("limiter", "chunk", "connection", "seq")
     return ordered.select("chunk", *FIELDS).mapInArrow(
@@ -175,7 +178,11 @@ def sorted_outcomes(
 def decide_packed(
     batches: Batches, plan: Plan, limiters: Limiters, runs_max: int = _RUNS_MAX
 ) -> Iterator[pa.RecordBatch]:
-    """Run one task on rows of `chunk` and `PACKED`, in any order; yields rows of `RAW`."""
+    """Run one Spark task on packed requests in any order (`chunk` and the columns of `PACKED`); yield rows of `RAW`.
+
+    Args:
+        runs_max: how many runs of requests are kept in memory; further limiters are left out as `UNORDERED`.
+    """
     task = Task(plan, limiters)
     parts = max(1, int(limiters.chunks.max(initial=1)))
     assembly, left_out = Assembly(), set[int]()
@@ -204,7 +211,7 @@ def decide_packed(
 
 
 def decide_sorted(batches: Batches, plan: Plan, limiters: Limiters) -> Iterator[pa.RecordBatch]:
-    """Run one task on rows of `chunk` and `FIELDS`, sorted by limiter, chunk, connection and number."""
+    """Run one Spark task on requests that are sorted by limiter, chunk, connection and number; yield rows of `RAW`."""
     task = Task(plan, limiters)
     for (limiter, chunk), pieces in groupby(pieces_of(batches), key=lambda piece: piece[0]):
         assembly = Assembly()
@@ -217,9 +224,9 @@ def decide_sorted(batches: Batches, plan: Plan, limiters: Limiters) -> Iterator[
 
 
 def pieces_of(batches: Batches) -> Iterator[tuple[tuple[int, int], list[Ints]]]:
-    """Yield the rows of one limiter and part at a time, as the columns behind `chunk`, with (limiter, part).
+    """Divide sorted batches: yield (limiter, part) with the columns of its rows, without the column `chunk`.
 
-    Spark orders the rows so, but a batch may end anywhere.
+    A limiter and part may be yielded several times in succession, since a batch may end within it.
     """
     for batch in batches:
         chunk, *columns = [column.to_numpy(zero_copy_only=False) for column in batch]
@@ -241,7 +248,12 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
 
 
 def chunks_of(requests: Ints, candidates: Ints, cores: int) -> Ints:
-    """Return the number of parts into which each limiter's candidates are divided.
+    """Return, for each limiter, the number of parts into which its candidates are divided; usually 1.
+
+    Args:
+        requests: the number of requests of each limiter.
+        candidates: the number of candidates of each limiter.
+        cores: the number of tasks that run at once.
 
     >>> chunks_of(np.array([1000, 10, 10]), np.array([20, 20, 20]), 4).tolist()  # the first has nearly everything
     [4, 1, 1]

@@ -25,12 +25,14 @@ Loads = npt.NDArray[np.int64]  # bytes; [candidate, second]
 
 @dataclass(frozen=True, slots=True)
 class Limiters:
-    """The properties of all limiters, each an array with the limiter's number as the index.
+    """The properties of all limiters, as arrays by the limiter's number.
+
+    A limiter is what one quota counts: the requests of one entity at one broker in one direction.
 
     Attributes:
         broker: the broker that has the load.
-        consumes: whether it is for fetch, not produce.
-        heavy: the number of the heavy entity that it belongs to, or NO_ID.
+        consumes: whether the direction is fetch, not produce.
+        heavy: the number of its entity among those whose loads are stored separately (heavy); NO_ID for others.
         chunks: the number of parts into which its candidates are divided.
     """
 
@@ -42,7 +44,11 @@ class Limiters:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The candidates in bytes/s, the engine's options, and the seconds of the load."""
+    """What a backtest tries: the quotas (candidates) in bytes/s, the engine's options, and the time of the recording.
+
+    Attributes:
+        start_s, seconds: the first second of the recording, and its length.
+    """
 
     produce: tuple[float, ...]
     fetch: tuple[float, ...]
@@ -57,7 +63,7 @@ class Plan:
 
 
 class Task:
-    """One Spark task, with the load that it has added up so far."""
+    """One Spark task of the backtest: `decide` each limiter, then `finish`; it adds up the load meanwhile."""
 
     def __init__(self, plan: Plan, limiters: Limiters) -> None:
         self._plan = plan
@@ -71,7 +77,7 @@ class Task:
         compile_for(plan.engine)  # or take what is compiled from the disk; no part of what is measured
 
     def decide(self, limiter: int, chunk: int, recording: Recording) -> Iterator[list[Row]]:
-        """Run the backtest of one limiter at its part of the candidates; yields rows of outcomes, and of loads."""
+        """Run the backtest of one limiter at one part (`chunk`) of its candidates; yield rows of outcomes and loads."""
         consumes = bool(self._limiters.consumes[limiter])
         parts = int(self._limiters.chunks[limiter])
         candidates = self._plan.candidates(consumes=consumes)
@@ -97,7 +103,7 @@ class Task:
         self._load[chunk::parts] += found.load
 
     def finish(self) -> Iterator[list[Row]]:
-        """Yield the last summed load, and this task's statistics."""
+        """Yield rows of the load that was added up last, and a row with this task's count of decisions and time."""
         yield from self._last_load()
         yield [("task", NO_ID, False, False, NO_ID, 0.0, [self._decided], 0, self._spent_s)]
 
@@ -149,7 +155,7 @@ class Task:
 
 
 def compile_for(engine: EngineOptions) -> None:
-    """Compile the backtest for these options, by running it on a request of each kind."""
+    """Compile the backtest to machine code for these options, by running it on a request of each kind."""
     one = np.ones(1, dtype=np.int64)
     for consumes in (False, True):
         made = recording_of(connection=one, at_us=one, sizes=one, service_us=one, consumes=consumes)

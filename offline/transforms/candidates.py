@@ -29,7 +29,7 @@ _TIMES_MAX: Final = 20.0  # beyond that pauses say nothing of the demand
 def ladder(
     peaks: Sequence[float], highest: float, count: int, *, headroom: float = 1.0, least: float = 0.0
 ) -> list[float]:
-    """Return at most `count` candidates in bytes/s, ascending; the last one exceeds every client's demand.
+    """Return the quotas to try (candidates) in bytes/s, ascending, at most `count`; the last exceeds every demand.
 
     If `count` is too small for all quantiles, they are taken evenly from the lowest to the highest.
 
@@ -103,15 +103,15 @@ def unthrottled(peaks: DataFrame, entities: DataFrame, rows: DataFrame) -> DataF
 
 
 def peaks_of_scope(entities: DataFrame, per_second: DataFrame, scope: str) -> DataFrame:
-    """Return the highest mean over 1 s and over 10 s that each entity asks of one budget.
+    """Return each entity's highest mean rates over 1 s and over 10 s, at one broker or at all brokers (`scope`).
 
     Args:
         entities: the table `demand/entities`, whose peaks are the result if each broker has its own budget.
         per_second: the table `demand/per_second`.
-        scope: `broker` or `cluster`.
+        scope: `broker` (a quota holds at each broker), or `cluster` (it holds at all brokers together).
 
     Returns:
-        direction, user, client_id, peak_1s and peak_10s (bytes/s). Seconds without a request count as such.
+        direction, user, client_id, peak_1s and peak_10s (bytes/s). Seconds without a request count as 0 bytes.
     """
     if scope != "cluster":
         return entities.select(*ENTITY, "peak_1s", "peak_10s")

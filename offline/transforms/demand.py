@@ -89,10 +89,10 @@ def span(rows: DataFrame, recorded_s: int) -> DataFrame:
 
 
 def per_second(rows: DataFrame, end_s: int) -> DataFrame:
-    """Return bytes, requests, connections and concurrency of each entity at each broker in each second.
+    """Return bytes, requests, connections, and requests in flight of each entity at each broker in each second.
 
-    The bytes of a request count in one second; its concurrency counts in every second in which it is at the broker. For
-    most requests that is one second; the others have a row for each further second before `end_s` (`_further_seconds`).
+    The bytes of a request count in one second. `in_flight` is the mean number of requests at the broker during the
+    second, so a request counts in every second in which it is there; seconds from `end_s` on are left out.
     """
     key = (*ENTITY, "broker", "second")
     by_connection = rows.groupBy(*key, "connection").agg(
@@ -201,8 +201,9 @@ _PERCENTILES: Final = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
 def peaks(
     seconds: DataFrame, by: tuple[str, ...], result: tuple[str, ...], lengths_s: tuple[int, ...] = PEAKS_S
 ) -> DataFrame:
-    """Return the columns `result`, and the highest means in bytes/s over these lengths of time.
-    Seconds without a request count as such.
+    """Return the columns `result`, and the highest mean rates in bytes/s over windows of these lengths.
+
+    Seconds without a request count as 0 bytes.
     """
     frame = Window.partitionBy(*by).orderBy("second")
 

@@ -16,7 +16,7 @@ Client = tuple[str, str]
 
 
 def blocks_of(loads: DataFrame, start_s: int) -> DataFrame:
-    """Return `backtest/loads` with one row for ten seconds: `block` is their number, `bytes` their sum."""
+    """Convert the table `backtest/loads` to one row for each block of ten seconds, with its number and its bytes."""
     sums = F.transform(
         F.sequence(F.lit(0), F.ceil(F.size("bytes") / BLOCK_S).cast("int") - 1),
         lambda block: F.aggregate(
@@ -34,7 +34,11 @@ def blocks_of(loads: DataFrame, start_s: int) -> DataFrame:
 
 
 def recorded_blocks(seconds: DataFrame, start_s: int, *, gateway: bool) -> DataFrame:
-    """Return direction, broker, block and bytes from `demand/per_second`; with `gateway` all brokers are one."""
+    """Return the recorded load from `demand/per_second`: direction, broker, block of ten seconds, and bytes.
+
+    Args:
+        gateway: whether all brokers are added up as one.
+    """
     broker = F.lit(_ALL_BROKERS) if gateway else F.col("broker")
     block = F.floor((F.col("second") - start_s) / BLOCK_S).cast("int")
     keys = ("direction", broker.alias("broker"), block.alias("block"))
@@ -48,12 +52,12 @@ def peaks(blocks: DataFrame, *by: str) -> DataFrame:
 
 
 def at_levels(blocks: DataFrame, default: float, levels: Sequence[Mapping[Client, float]]) -> DataFrame:
-    """Return the loads with this default and each of these sets of overrides.
+    """Return the load for each set of overrides in `levels`, with this default for all other clients.
 
     Args:
         blocks: the result of `blocks_of` for one direction.
-        default: the candidate of the default.
-        levels: the sets of overrides: candidates by user and client id, of the same heavy clients in each set.
+        default: the default quota in bytes/s.
+        levels: the sets of overrides: quotas in bytes/s by user and client id, of the same heavy clients in each set.
 
     Returns:
         level (the index in `levels`), broker, block and bytes.
@@ -83,10 +87,10 @@ def _levels(default: float, levels: Sequence[Mapping[Client, float]]) -> Column:
 
 
 def before_after(before: DataFrame, after: DataFrame, start_s: int, count: int, sample: float) -> DataFrame:
-    """Return `recommend/before_after` without the direction, with a row for every block of every broker.
+    """Return the table `recommend/before_after` without its direction: a row for each block of each broker.
 
     Args:
-        before, after: broker, block and bytes.
+        before, after: the load as recorded, and with the recommendation: broker, block and bytes.
         start_s, count: the first block's first second, and the number of blocks.
         sample: the share of the load that was captured.
     """

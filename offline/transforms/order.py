@@ -44,7 +44,7 @@ _DAY_MS: Final = 86_400_000
 
 
 def possibly_disordered(numbered: DataFrame) -> DataFrame:
-    """Return the connections whose requests may be out of order.
+    """Return the connections whose requests may be out of order: a cheap test before `disordered`.
 
     Args:
         numbered: the columns `connection` (over all processes), `seq` and `mono_us`.
@@ -76,7 +76,7 @@ def disordered(numbered: DataFrame) -> DataFrame:
 
 
 def sum_up(connection: Ints, seq: Ints, mono_us: Ints) -> pa.RecordBatch:
-    """Return one row for each connection: first and last number and time, and whether any request is out of order.
+    """Return one row for each connection: its first and last number and time, and whether a request is out of order.
 
     >>> sum_up(*map(np.array, ([7, 8, 7], [1, 0, 0], [30, 15, 20]))).to_pylist()[0]
     {'connection': 7, 'first_seq': 0, 'last_seq': 1, 'first_us': 20, 'last_us': 30, 'wrong': False}
@@ -100,7 +100,7 @@ def sum_up(connection: Ints, seq: Ints, mono_us: Ints) -> pa.RecordBatch:
 
 
 def in_order(seq: Ints, mono_us: Ints) -> npt.NDArray[np.bool_]:
-    """Return which requests of one connection to keep: the longest series with increasing times and new numbers.
+    """Return a mask of the requests of one connection to keep: the longest series with rising numbers and times.
 
     Args:
         seq, mono_us: ordered by number and then by time, none of them twice.
@@ -144,7 +144,7 @@ def _find_all(batches: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def whole_connections(batches: Batches) -> Iterator[pa.Table]:
-    """Yield the same rows in tables of whole connections; a given batch may end within a connection."""
+    """Regroup rows, sorted by connection, into tables that do not end within a connection, as a batch may."""
     pieces: list[pa.RecordBatch] = []
     for batch in batches:
         connection = batch.column("connection").to_numpy(zero_copy_only=False)
@@ -164,7 +164,7 @@ def whole_connections(batches: Batches) -> Iterator[pa.Table]:
 
 
 def rows_to_leave_out(table: pa.Table) -> pa.RecordBatch:
-    """Return the rows to leave out of some whole connections, which are sorted."""
+    """Return the rows to leave out so that each connection is in order; `table` has whole connections, sorted."""
     connection, seq, mono_us = _numbers(table)
     again = (np.diff(connection) == 0) & (np.diff(seq) == 0) & (np.diff(mono_us) == 0)
     twice = np.flatnonzero(again) + 1
@@ -203,7 +203,7 @@ class Clock(NamedTuple):
 
 
 def too_far_apart(clocks: Sequence[Clock]) -> str:
-    """Return the reason why these clocks are not of one recording; "" if they may be.
+    """Return why these processes' clocks cannot belong to one recording; "" if they are within SPAN_DAYS_MAX days.
 
     The message names the process whose times are farthest from the middle request's, since most requests have the right
     time.

@@ -35,11 +35,11 @@ _INVALID: Final = (
 
 
 def processes(captured: DataFrame) -> DataFrame:
-    """Return one row for each process, with the relation between its clocks.
+    """Return one row for each process, with the offset between its wall clock and its monotonic clock.
 
-    `process_index` numbers processes by their first times; `started_us` is the offset of the first row. A wall clock
-    may be wrong at first and step when it is set: `offset_us` is the median offset of all rows, so that of the longer
-    part. The rows are first added up by offset in seconds, so that little is shuffled.
+    `process_index` numbers processes by their first times. A wall clock may be wrong at first, and step when it is set:
+    `started_us` is the offset of the first row, and `offset_us` the median of all rows, so that of the longer part. The
+    rows are first added up by offset in seconds, so that little is shuffled.
     """
     drift_us = F.col("wall_ms") * 1000 - F.col("mono_us")
     stretches = captured.groupBy("process", F.floor(drift_us / _SECOND_US).alias("drift_s")).agg(
@@ -78,7 +78,7 @@ def invalid_reason() -> Column:
 
 
 def is_invalid() -> Column:
-    """Return a condition: whether a row is invalid. Spark evaluates it on Parquet's row groups.
+    """Return a condition for filters: whether a row is invalid. Spark evaluates it on Parquet's row groups.
 
     Row groups state the number of nulls and the smallest and largest value, so groups of valid rows are not read.
     """
@@ -87,7 +87,7 @@ def is_invalid() -> Column:
 
 
 def numbered(captured: DataFrame, clocks: DataFrame) -> DataFrame:
-    """Return captured rows whose `connection` is a number over all processes."""
+    """Return captured rows with `connection` renumbered, so that no two processes have a connection in common."""
     indices = F.broadcast(clocks.select("process", "process_index"))
     return captured.join(indices, on="process", how="inner").withColumn("connection", _connection())
 

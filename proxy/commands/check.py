@@ -185,16 +185,16 @@ def tls(config: Config) -> "Certificates":
 
 
 def context_of(config: Config) -> Callable[[], ssl.SSLContext] | None:
-    """Return the context of connections to brokers; None without TLS."""
+    """Return a function that returns the TLS context for connections to brokers; None if they have no TLS."""
     side = tls(config).brokers
     return None if side is None else lambda: side.context
 
 
 def ask_cluster(config: Config) -> Mapping[int, Address]:
-    """Ask the cluster once for its brokers.
+    """Request the cluster's metadata once; return the brokers' addresses by id.
 
     Raises:
-        SluiceError: there is no response.
+        SluiceError: no broker responds.
     """
     # Imported late: judging a file needs no sockets.
     from proxy.control.cluster import BrokerClient, BrokerMap, Poller, login_of
@@ -209,10 +209,10 @@ def ask_cluster(config: Config) -> Mapping[int, Address]:
 
 
 def ask_advertised(config: Config) -> tuple[Mapping[int, str], str]:
-    """Ask the brokers behind sidecars for their advertised addresses.
+    """Request from the brokers behind sidecars (listeners with `upstreams`) the addresses that they advertise.
 
     Returns:
-        The brokers without a response, each with the reason; and the problem of an advertised address, or "".
+        The ids of the brokers without a response, each with the reason; and a text about wrong addresses, or "".
     """
     # Imported late: as above.
     from proxy.control.cluster import Advertised, BrokerClient, BrokerMap, Poller, login_of
@@ -315,10 +315,10 @@ def _bind_error(host: str, port: int, reuse: bool) -> int:
 
 
 def require_topic_library(config: Config) -> None:
-    """Refuse a configuration that needs aiokafka where it is not installed.
+    """Check that aiokafka is installed if the configuration needs it.
 
     Raises:
-        StartError: aiokafka is missing.
+        StartError: aiokafka is needed, and missing.
     """
     if config.quotas.store == "topic":
         require_aiokafka()
@@ -329,7 +329,7 @@ def require_topic_library(config: Config) -> None:
 
 
 def check_topics(config: Config, tls: Callable[[], ssl.SSLContext] | None) -> Iterator[str]:
-    """Yield a line for each of Sluice's own topics: its state, or a warning why it cannot be used.
+    """Yield a line for each topic in which Sluice keeps data: its state, or a warning why it cannot be used.
 
     Args:
         tls: returns the TLS context towards the topics' brokers; None for plaintext.
@@ -348,7 +348,7 @@ def check_topics(config: Config, tls: Callable[[], ssl.SSLContext] | None) -> It
 
 
 def unguarded_warnings(config: Config, tls: Callable[[], ssl.SSLContext] | None) -> Iterator[str]:
-    """Yield a warning if the brokers that keep Sluice's topics or group have no authorizer.
+    """Yield a warning if the brokers with Sluice's own topics or group have no authorizer, so that anyone may write.
 
     Args:
         tls: returns the TLS context towards these brokers; None for plaintext.

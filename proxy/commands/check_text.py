@@ -187,7 +187,7 @@ def reassignment(config: Config) -> Iterator[str]:
 
 
 def limits_of(definitions: Definitions) -> dict[Entity, dict[str, float]]:
-    """Return the limits by entity: the static settings, overridden by the entries."""
+    """Return the limits by entity and quota key: those of the settings, overridden by the quota entries."""
     limits: dict[Entity, dict[str, float]] = {}
     for _, key, default, override in definitions.static.sides():
         if default is not None:
@@ -251,12 +251,12 @@ _NOT_CONFIGURED: Final = ("version",)
 
 
 class Members(NamedTuple):
-    """What a member of the fleet has reported about all members.
+    """What one member of the fleet, which was asked at its admin port, has reported about all members.
 
     Args:
-        asked: its admin port; "" if there is none.
-        problem: why it did not respond; "" if it did.
-        names: all members.
+        asked: the admin port; "" if none is known.
+        problem: why there is no report; "" if there is one.
+        names: the names of all members.
         differences: a sentence for each difference between members, and between this configuration and the member.
     """
 
@@ -267,7 +267,7 @@ class Members(NamedTuple):
 
 
 def fleet(options: FleetOptions) -> Iterator[str]:
-    """Yield lines on how quotas are shared with other processes; none if they are not shared."""
+    """Yield lines on the fleet, whose members share quotas; none if the configuration has no fleet."""
     if not options.configured:
         return
     where = "this process" if options.holds_by_name else str(options.holder)
@@ -288,7 +288,7 @@ def check_secret(options: FleetOptions, *, may_be_missing: bool) -> None:
     """Check that the fleet's secret can be used.
 
     Args:
-        may_be_missing: whether this may be another machine than the one where `serve` runs.
+        may_be_missing: whether a missing file is no error, since `serve` may run on another machine.
 
     Raises:
         ConfigError: it cannot be read, or is too short.
@@ -323,12 +323,12 @@ def fleet_document(options: FleetOptions) -> Mapping[str, object] | None:
 
 
 def ask_members(config: Config, definitions: Definitions, admin: str | None, own_name: str) -> Members | None:
-    """Ask a member for the facts of all members, and compare this configuration; None without a fleet.
+    """Read `/fleet` from one member, and compare its settings and quotas with this configuration; None without a fleet.
 
     Args:
         definitions: the quotas of this configuration.
-        admin: the admin port to ask; None for the one of this configuration.
-        own_name: the name of this configuration beside the names of members.
+        admin: the member's admin port; None for the one in this configuration.
+        own_name: what this configuration is called in sentences about differences.
     """
     if not config.fleet.configured:
         return None
@@ -347,7 +347,7 @@ def ask_members(config: Config, definitions: Definitions, admin: str | None, own
 
 
 def compared(members: Members | None) -> Iterator[str]:
-    """Yield the lines about members for people: what they have in common, and each difference."""
+    """Yield the lines about members for people: their names, and each difference between them."""
     if members is None:
         return
     if members.problem:
@@ -358,7 +358,7 @@ def compared(members: Members | None) -> Iterator[str]:
 
 
 def members_document(members: Members) -> Mapping[str, object]:
-    """Return what a member has reported about all members, as values of JSON."""
+    """Return `members` as values of JSON."""
     return {**members._asdict(), "names": list(members.names), "differences": list(members.differences)}
 
 
@@ -406,7 +406,7 @@ _CAPTURE_KEYS: Final = ("sample", "frames", "rotate_bytes", "rotate_seconds", "m
 
 
 def describe(config: Config, limits: Mapping[Entity, Mapping[str, float]]) -> dict[str, object]:
-    """Return the document of a configuration; `limits` are those in force, by entity."""
+    """Return the JSON document of `sluice check`; `limits` are the limits in force, by entity and quota key."""
     settings, capture = config.quotas, config.capture
     return {
         "listeners": [_listener(listener) for listener in config.listeners],

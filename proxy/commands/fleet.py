@@ -67,7 +67,7 @@ def make_secret(options: argparse.Namespace) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the fleet; returns the exit code."""
+    """Read the fleet's state from a member, and print it; returns the exit code."""
     document = read_document(options.admin, "/fleet")
     if options.format == "json" or document.get("member"):
         print_result(options.format, document, table(document))
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def table(document: Document) -> Iterator[str]:
-    """Yield the lines on the fleet for people."""
+    """Yield the lines on the fleet for people: the holder, the members and their shares."""
     yield _own(document)
     if document["problem"]:
         yield f"  {document['problem']}"

@@ -377,7 +377,10 @@ class _OutputFormat(argparse.Action):
 
 
 def document(quotas: Mapping[Entity, Mapping[str, float]], user: str, client_id: str) -> dict[str, Any]:
-    """Return, by quota key, the entities that may have the limit, the one with the highest precedence first."""
+    """Return the document of `sluice quotas explain`: which entities' limits may apply to a client, and which does.
+
+    By quota key it lists entities, the one with the highest precedence first.
+    """
     known = {
         entity: {key: value for key, value in values.items() if key in keys_of(entity)}
         for entity, values in quotas.items()
@@ -391,7 +394,7 @@ def document(quotas: Mapping[Entity, Mapping[str, float]], user: str, client_id:
 
 
 def lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines for people: all entities that have a limit, and for each key the one that applies."""
+    """Yield the document of `sluice quotas explain` as lines for people."""
     for key, entities in found["keys"].items():
         limits = [entity for entity in entities if entity["value"] is not None]
         if not limits:

@@ -106,7 +106,14 @@ def describe(
     network: float | None,
     response_bytes: int,
 ) -> dict[str, object]:
-    """Return the estimate as a JSON document."""
+    """Return the estimate as a JSON document.
+
+    Args:
+        throttle: the replication throttle in bytes/s; None without one.
+        duration: the wanted duration in seconds; None if none was given.
+        network: a broker's network throughput in bytes/s; None if it is not known.
+        response_bytes: the largest size of a follower's Fetch response.
+    """
     lower, upper = moved.bounds(network)
     report: dict[str, object] = {
         "partitions_moved": moved.partitions_moved,

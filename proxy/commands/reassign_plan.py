@@ -45,7 +45,7 @@ Targets = dict[tuple[str, int], tuple[int, ...]]
 
 
 class ClusterWithSizes(NamedTuple):
-    """The cluster's state, and the bytes of the partitions that are to move."""
+    """The cluster's state, and the sizes in bytes of the partitions to reassign."""
 
     state: "ClusterState"
     sizes: Sizes

@@ -87,14 +87,16 @@ def watch(
     wait_seconds: float,
     sleep: Callable[[float], object],
 ) -> int:
-    """Print the status repeatedly until no reassignment is under way; in JSON, one document a line.
+    """Print the status repeatedly until no reassignment is under way; return the exit code.
 
     Args:
+        read: reads the status.
+        form: the value of `--format`; "json" prints one document a line.
         pause_seconds: the time between two readings.
-        wait_seconds: how long to wait if Sluice does not respond, or no reassignment is under way, at the start.
+        wait_seconds: how long to wait, at the start, for Sluice to respond and for a reassignment to begin.
 
     Raises:
-        ServerError: no reading succeeds in `wait_seconds` of pauses, or many fail in a row later.
+        ServerError: no reading succeeds within `wait_seconds`, or later too many fail in succession.
     """
     document, waited = _read_first(read, pause_seconds, wait_seconds, sleep)
     if waited < wait_seconds and _may_begin_later(document):
@@ -224,7 +226,12 @@ def bar(done: float, total: float) -> str:
 
 
 def document_of_list(found: Any, batch: Mapping[tuple[str, int], Any]) -> Document:
-    """Return the status document for a response to ListPartitionReassignments version 1."""
+    """Return the status document, made from a ListPartitionReassignments response of KIP-435's version 1.
+
+    Args:
+        found: the reassignments under way.
+        batch: by partition, the step that Sluice is carrying out now.
+    """
     partitions = []
     for (topic, partition), one in sorted(found.ongoing.items()):
         step = batch.get((topic, partition))

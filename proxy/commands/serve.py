@@ -134,7 +134,7 @@ QUOTAS_MAX: Final = 1000
 
 
 def tables(options: argparse.Namespace) -> dict[str, object]:
-    """Return the arguments of `serve` as configuration tables."""
+    """Return the given arguments of `serve` as tables of a configuration file, which they override."""
     found: dict[str, dict[str, object]] = {"cluster": {}, "quotas": {}, "process": {}, "admin": {}, "log": {}}
     for section, name, argument in (
         ("cluster", "bootstrap", "bootstrap_server"),

@@ -44,7 +44,7 @@ def add_admin(command: "argparse._ActionsContainer", *, more: str = "") -> None:
     """Add `--admin`, which may be repeated.
 
     Args:
-        more: what the help says beside that.
+        more: text to add to the option's help.
     """
     command.add_argument(
         "--admin",
@@ -221,9 +221,9 @@ _GRACE_SECONDS: Final = 0.5  # of the whole, for a member's own error, which say
 def read_all(
     admins: Sequence[str], path: str, kind: type[_Document], *, seconds_max: float, bytes_max: int
 ) -> Mapping[str, _Document | Refused | SluiceError]:
-    """Return each member's document, or the error why it cannot be read, by its admin port as given.
+    """Read a document from several members at once; return by admin port the document, or why there is none.
 
-    The threads are daemons, so that the command does not wait for a member that sends a byte now and then.
+    The threads are daemons, so that the command does not wait for a member that sends very slowly.
 
     Args:
         seconds_max: the time for all members together.
