@@ -69,7 +69,7 @@ Topic = tuple[bytes, bool]
 
 
 class Batch(NamedTuple):
-    """Captured requests for the writer: one record for each, as numbers in a buffer. No Kafka record batch.
+    """Captured requests for the writer: one record for each, as numbers in a buffer. It is no Kafka record batch.
 
     Attributes:
         records: 13 numbers of 8 bytes for each record (`Column`).

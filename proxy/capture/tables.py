@@ -155,7 +155,7 @@ class Tables:
 
 
 def ids_without_name(batch: Batch, names: Names) -> set[bytes]:
-    """Return the topic ids in these rows whose names are not known."""
+    """Return the topic ids in a batch whose names are not known."""
     return {
         raw for raw, by_id in batch.topics if by_id and len(raw) == _TOPIC_ID_BYTES and names(raw) is None
     }

@@ -55,6 +55,8 @@ class Directory:
     counts, and does not prevent others from being removed.
 
     Args:
+        path: the directory.
+        bytes_max: the largest size of all finished files together.
         prefix, suffix: how the names of these files begin and end.
     """
 

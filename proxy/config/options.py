@@ -80,7 +80,7 @@ class OwnCertificate(Options, frozen=True):
 
 
 class ServerCertificate(OwnCertificate, frozen=True):
-    """The keys that the TLS tables of ports have in common: also which client certificates are trusted."""
+    """The keys of TLS for a port: Sluice's own certificate, and which client certificates it trusts."""
 
     client_ca_file: Path | None = None
     client_auth: Annotated[str, one_of("none", "requested", "required")] = ""  # Kafka's ssl.client.auth
@@ -588,7 +588,7 @@ class AdminOptions(Options, frozen=True):
 
 
 class StateOptions(Options, frozen=True):
-    """`[state]`: the directory of what survives a restart, as known brokers' addresses and a switched enforcement."""
+    """`[state]`: the directory of what survives a restart, as brokers' addresses, and whether enforcement is off."""
 
     directory: Annotated[Path | None, NONE] = None
 
@@ -673,7 +673,7 @@ class Config(Options, frozen=True):
         """Return the addresses of brokers, by id, that the listeners' `upstreams` name.
 
         Args:
-            replicates: those of the listeners for replication, and not of those for clients.
+            replicates: True for the listeners for replication, False for those for clients.
         """
         return {
             broker: address

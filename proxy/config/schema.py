@@ -215,11 +215,11 @@ def one_of(*names: str) -> Key:
 
 
 def read_value(path: str, annotation: Any, value: object) -> Any:
-    """Convert a value that is no key of the configuration, as that of a command's option, by a declaration like one.
+    """Convert a value that is no key of the configuration, as that of a command's option.
 
     Args:
         path: what errors call the value.
-        annotation: the declared type.
+        annotation: the declared type, as that of a field of `Options`.
 
     Raises:
         ConfigError: it is not what it must be.

@@ -321,7 +321,7 @@ class FleetGroup:
     async def expel(self, address: Address) -> None:
         """Ask Kafka to remove the holder at this address, whose process has ended, so that the others choose again.
 
-        If the process runs after all, the holder changes, and no other harm is done.
+        If the process has not ended after all, the cost is a change of the holder.
         """
         consumer, ruling = self._consumer, self._standing.ruling
         if consumer is None or ruling is None or ruling.address != address:

@@ -108,7 +108,7 @@ class Ruling(Struct, frozen=True, forbid_unknown_fields=True, tag="ruling"):
     Args:
         name: the holder's; "" if no member can be the holder.
         address: the holder's address; None if no member can be the holder.
-        term: the holder's.
+        term: the holder's term.
         before: the latest term that any member has known of; NO_TERM for none.
     """
 
@@ -289,10 +289,10 @@ class Statements:
         return data + self._sign("claim", member.encode(), data)
 
     def read_claim(self, data: bytes, member: str) -> Claim | None:
-        """Decode the claim of a member, and set its `bound`; None if it is malformed, or signed for another member id.
+        """Decode the claim of a member, and set its `bound`; None if it is malformed or not signed.
 
         Args:
-            member: Kafka's member id of the sender.
+            member: Kafka's member id of the sender; a claim that is signed for another one counts as not signed.
         """
         bound = self._is_signed("claim", data, member.encode())
         if not bound and not self._is_signed("claim", data, _UNBOUND):

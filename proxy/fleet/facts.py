@@ -61,8 +61,8 @@ def addresses_of(fleet: FleetOptions, admin: Address | None) -> Facts:
     """Return the addresses of a member, as facts that may differ between members.
 
     Args:
-        admin: the address of its admin port; None without one. A loopback address is stated only if all members run
-            on this machine.
+        admin: the address of its admin port; None without one. A loopback address is left out, unless the other
+            members reach this one on loopback too.
     """
     own = fleet.own_address
     found = {} if own is None else {"address": str(own)}

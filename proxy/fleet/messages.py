@@ -338,7 +338,7 @@ class SignatureError(MessageError):
 
 
 class TlsMismatchError(MessageError):
-    """One side speaks TLS, and the other does not."""
+    """The peer speaks TLS, and this process does not."""
 
     cause = "tls"
 
@@ -391,7 +391,7 @@ class Frames:
         return self.hello()
 
     def write(self, message: bytes) -> bytes:
-        """Return the frame of a message."""
+        """Return the signed frame of a message; this side must have sent its proof before."""
         assert self._sent, "the proof comes first"
         return self._signed(message)
 

@@ -217,7 +217,7 @@ async def _begins(sock: socket.socket) -> bool:
 
 
 async def accepted_from(listening: socket.socket) -> socket.socket:
-    """Return the next accepted socket."""
+    """Accept the next connection; return its socket."""
     sock, _ = await asyncio.get_running_loop().sock_accept(listening)
     return sock
 
@@ -260,7 +260,7 @@ _ORDINARY: Final = "not_holder"  # members look for the holder
 
 
 class Refusals:
-    """Logs one line for each cause and host in ten minutes, at most KNOWN_MAX of them.
+    """Counts refused connections, and logs some: one of each cause and host in ten minutes, at most KNOWN_MAX.
 
     Args:
         figures: the counters of all refusals.

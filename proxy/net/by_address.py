@@ -47,7 +47,7 @@ def address_of(host: str) -> str:
 
 
 class ByAddress(Generic[T]):
-    """Items by address, in the order of their arrival.
+    """Connections, or arriving sockets, by client address, in the order of their arrival.
 
     Attributes:
         largest: the number of items of the address with the most.
@@ -72,7 +72,7 @@ class ByAddress(Generic[T]):
         return iter(self._address_by_item)
 
     def add(self, item: T, host: str) -> None:
-        """Add an item under its host's address; an item that is present moves there."""
+        """Add an item under its host's address (`address_of`); an item that is present already is moved to it."""
         self.discard(item)
         address = address_of(host)
         self._address_by_item[item] = address

@@ -124,7 +124,7 @@ class Progress:
         return now - self.active_ms > limits.idle_seconds * 1000
 
     def between_frames(self) -> None:
-        """Restart the measurement of `slow_ms`: no request has arrived in part, or not its client delays it."""
+        """Restart the measurement of `slow_ms`: no request is read in part, or it is not delayed by its client."""
         self._under_way = None
 
     def slow_ms(self, now: int, arrived: int, limits: LimitOptions) -> int:
@@ -163,7 +163,7 @@ REFUSED: Final = "refused"  # until all owed responses are sent; then the connec
 class Wait:
     """The wait of one connection, while no requests are read from its client: a hold, a mute, or another pause.
 
-    In a hold the request that was read last is not forwarded yet; in a mute all were, but their response was throttled.
+    A hold keeps a request back until its quota allows it; a mute follows a throttled response (KIP-219).
 
     Args:
         descriptor: the descriptor of the client's socket.

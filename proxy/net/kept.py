@@ -120,7 +120,12 @@ class Ledger:
         return len(self._by_address)
 
     def open(self, address: str, close: Callable[[str, str], None]) -> Account:
-        """Create the account of a new connection; `close` must lead to the account's `end`."""
+        """Create the account of a new connection.
+
+        Args:
+            address: the client's address, as `address_of` returns it.
+            close: closes the connection, and thereby calls the account's `end`.
+        """
         accounts = self._by_address.get(address)
         if accounts is None:
             accounts = self._by_address[address] = _AddressAccounts(address)

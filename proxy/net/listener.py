@@ -82,7 +82,7 @@ class Listener:
         """Bind every port.
 
         Raises:
-            StartError: a port can not be bound.
+            StartError: a port cannot be bound.
         """
         for broker, port in _ports(self._options).items():
             self._sockets[broker] = _bind(self._options, port)

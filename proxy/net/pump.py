@@ -150,7 +150,7 @@ class Pump:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes that were read and wait for the rest of their frame, or for the end of a mute or hold."""
+        """The number of bytes that were read and wait for the rest of their frame, or for the end of a mute or hold."""
         return len(self._kept) if self._kept else 0
 
     @property

@@ -42,7 +42,7 @@ class _Failures:
 
 
 class Dials:
-    """The outcomes of one process's attempts to connect to brokers.
+    """Reports the brokers to which one process cannot connect, and when it can again.
 
     Attributes:
         report: called with a broker's id and the reason why connections to it fail; "" if they succeed again.

@@ -40,7 +40,7 @@ class TlsSocket:
         return self._sock.fileno()
 
     def recv_into(self, view: memoryview, count: int) -> int:
-        """Read whole records, as many as are available and fit; returns the number of bytes, 0 at the end.
+        """Read whole TLS records, as many as are there and fit; return the number of bytes, 0 at the end of the stream.
 
         Raises:
             BlockingIOError: no data is available.

@@ -78,7 +78,7 @@ def reason(error: BaseException, seconds: float | None = None) -> str:
 
 
 def system_reason(error: OSError) -> str:
-    """Return the system's message for an error; asyncio's own message repeats the address.
+    """Return the operating system's message for an error, since asyncio's own one repeats the address.
 
     >>> system_reason(OSError(98, "error while attempting to bind on address ('::1', 1): address already in use"))
     'Address already in use'
