@@ -85,7 +85,7 @@ def _virtual_time(places: Ints, queue: Ints) -> int:
 
 @inlined
 def enter(places: Ints, queue: Ints, flows: Ints, channel: int) -> int:
-    """`FairQueue.enter`, on arrays."""
+    """Return the index of the channel's place in the queue, or of the place that it would get (`FairQueue.enter`)."""
     flow = flows[channel]
     if flow[QUEUED]:
         return _index(places, queue[COUNT], channel)
@@ -96,13 +96,13 @@ def enter(places: Ints, queue: Ints, flows: Ints, channel: int) -> int:
 
 @inlined
 def index_after(places: Ints, queue: Ints, flows: Ints, channel: int) -> int:
-    """`FairQueue.index_after`, on arrays."""
+    """Return the index of a channel that has just passed and has no place (`FairQueue.index_after`)."""
     return _bisect_right(places, queue[COUNT], flows[channel, TAG])
 
 
 @inlined
 def bytes_ahead(places: Ints, flow: Ints, index: int) -> tuple[int, int]:
-    """`FairQueue.bytes_ahead`, on arrays."""
+    """Return the bytes ahead of a place in the queue, in both forms of `FairQueue.bytes_ahead`."""
     once = 0
     tags = 0
     for place in range(index):
@@ -113,7 +113,10 @@ def bytes_ahead(places: Ints, flow: Ints, index: int) -> tuple[int, int]:
 
 @inlined
 def record_passed(places: Ints, queue: Ints, flows: Ints, channel: int, start: int, size: int) -> None:
-    """`FairQueue.record_passed`, on arrays, without doubtful bytes."""
+    """Register a request that passed and set the channel's next tag (`FairQueue.record_passed`).
+
+    All bytes of recorded requests have arrived, so there are no doubtful ones.
+    """
     flow = flows[channel]
     queue[VIRTUAL] = max(queue[VIRTUAL], start)
     if not flow[PASSED]:
@@ -128,7 +131,7 @@ def record_passed(places: Ints, queue: Ints, flows: Ints, channel: int, start: i
 
 @inlined
 def put(places: Ints, queue: Ints, flows: Ints, channel: int, size: int) -> None:
-    """`FairQueue.put`, on arrays."""
+    """Insert a place of `size` bytes for the channel, or change the size of its place (`FairQueue.put`)."""
     flow = flows[channel]
     if flow[QUEUED]:
         if flow[SIZE] != size:
@@ -147,7 +150,7 @@ def put(places: Ints, queue: Ints, flows: Ints, channel: int, size: int) -> None
 
 @inlined
 def remove(places: Ints, queue: Ints, flows: Ints, channel: int) -> None:
-    """`FairQueue.remove`, on arrays."""
+    """Remove the channel's place from the queue, if it has one (`FairQueue.remove`)."""
     if flows[channel, QUEUED]:
         index = _index(places, queue[COUNT], channel)
         queue[COUNT] -= 1
@@ -158,7 +161,7 @@ def remove(places: Ints, queue: Ints, flows: Ints, channel: int) -> None:
 
 @compiled
 def sweep(places: Ints, queue: Ints, flows: Ints, now_ms: int, mark_every_ms: int) -> None:
-    """`FairQueue.sweep`, on arrays."""
+    """Remove the places of channels that did not ask again in time (`FairQueue.sweep`)."""
     if now_ms >= queue[MARK_MS]:
         queue[MARK_MS] = now_ms + mark_every_ms
         queue[BEFORE] = queue[MARK]

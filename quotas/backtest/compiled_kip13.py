@@ -46,10 +46,13 @@ PASSED: Final = fair.PASSED
 def begin(
     ring: Ints, marks: Ints, flows: Ints, sample_ms: int, mute_ms_max: int, holds: int, caps: Ints
 ) -> None:
-    """Initialize ring, marks and flows for an identity that has sent no request yet.
+    """Initialize the arrays `ring`, `marks` and `flows` (see the module) for an identity without requests so far.
 
     Args:
-        caps: each channel's own bound of a hold; 0 = none.
+        sample_ms: the length of a window of the rate.
+        mute_ms_max: the longest mute and hold.
+        holds: 1 if the first Produce of a new connection is held while the quota is exceeded, otherwise 0.
+        caps: by channel, its own longest hold in ms; 0: mute_ms_max.
     """
     ring[:] = 0
     marks[:] = 0
@@ -69,7 +72,11 @@ def begin(
 def produce(
     ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, size: int, now_ms: int
 ) -> tuple[int, int]:
-    """`SampledLimiter.produce`; returns the end of the hold in ms, 0 for none, and the throttle time, 0 if admitted."""
+    """Decide on a Produce (`SampledLimiter.produce`).
+
+    Returns: the time in ms until which it is held, 0 if it passes; and its throttle time in ms, 0 if it is not
+    throttled.
+    """
     while marks[HOLDS] and not flow[PASSED]:
         if flow[HELD_SINCE_MS] < 0:
             left_ms = _throttle_ms(ring, marks, limit, now_ms, marks[HELD])
@@ -102,7 +109,10 @@ def _pass(ring: Ints, marks: Ints, limit: float, safe: float, size: int, now_ms:
 
 @inlined
 def fetch(ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, now_ms: int) -> int:
-    """`SampledLimiter.fetch`; returns the throttle time of an empty response in ms, 0 if the Fetch is forwarded."""
+    """Decide on a Fetch before it is forwarded (`SampledLimiter.fetch`).
+
+    Returns: 0 if it is forwarded, otherwise the throttle time in ms of its empty response.
+    """
     if flow[ADMITTED] >= 0:
         marks[IN_FLIGHT] -= flow[ADMITTED]
         flow[ADMITTED] = -1
@@ -126,7 +136,7 @@ def fetch(ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, now_ms
 def fetch_max_bytes(
     ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, requested: int, now_ms: int
 ) -> int:
-    """`SampledLimiter.fetch_max_bytes`, on arrays."""
+    """Return the max_bytes with which an admitted Fetch is forwarded (`SampledLimiter.fetch_max_bytes`)."""
     known = max(2 * flow[EXPECTED], FETCH_BYTES_MIN) if flow[EXPECTED] else requested
     granted = min(requested, int(safe), known)
     others = marks[IN_FLIGHT] - max(flow[ADMITTED], 0)
@@ -142,7 +152,7 @@ def fetch_max_bytes(
 
 @inlined
 def fetched(ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, size: int, now_ms: int) -> int:
-    """`SampledLimiter.fetched`; returns the throttle time of this response in ms."""
+    """Count the bytes of a Fetch response (`SampledLimiter.fetched`); returns its throttle time in ms, 0 for none."""
     if flow[ADMITTED] >= 0:
         marks[IN_FLIGHT] -= flow[ADMITTED]
         flow[ADMITTED] = -1

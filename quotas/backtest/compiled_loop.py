@@ -78,17 +78,22 @@ def repeat(
     load: Ints,
     trace: Ints,
 ) -> None:
-    """Repeat the requests at each limit; fills `out`, `load` and `trace`.
+    """Repeat the recorded requests once with each limit, and write the results to `out`, `load` and `trace`.
 
     Args:
-        requests: as in `Recording`; group_caps: the longest mute and hold of each channel, 0 = the options'.
-        consumes: whether these are Fetches.
-        limiter: room for one limiter's state; `channels`, `heap` and `waits` are room likewise, the last for one number
-            a request.
+        requests: the arrays of a `Recording`, with `group_caps`: by channel, the longest mute and hold in ms, 0 for
+            that of the options.
+        consumes: whether the requests are Fetches; otherwise they are Produces.
+        limits: the limits in bytes/s.
+        options: the limiter's options at the indices above (SCHEDULED, SAMPLES, ...).
+        limiter: arrays for one limiter's state; their contents do not matter, as for `channels`, `heap` and `waits`.
+        channels: an array for the channels' state, [channels, CHANNEL_FIELDS].
+        heap: an array for one number of each channel.
         order: the channels in the order of their first requests.
-        out: [candidates, OUT_FIELDS].
-        load: [candidates, seconds]: bytes that passed in each second.
-        trace: [candidates, rows, TRACE_FIELDS]; no rows: none is kept.
+        waits: an array for one number of each request.
+        out: the results, [limits, OUT_FIELDS].
+        load: the bytes that passed in each second, [limits, seconds].
+        trace: the first decisions, [limits, rows, TRACE_FIELDS]; with no rows none is kept.
     """
     _, first_us, group_caps, _, _, _ = requests
     ring, marks, flows, state = limiter

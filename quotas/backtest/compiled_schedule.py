@@ -71,7 +71,13 @@ State = tuple[Floats, Ints, Ints, Ints, Ints]
 
 @compiled
 def begin(state: State, limit: float, now_ms: int, burst_ms: int, mute_ms_max: int) -> None:
-    """Initialize the state of an identity whose first request arrives now."""
+    """Initialize the state of an identity whose first request arrives at `now_ms`.
+
+    Args:
+        limit: the quota in bytes/s.
+        burst_ms: the burst, as the time in ms in which the quota allows its bytes.
+        mute_ms_max: the longest mute.
+    """
     clock, marks, queue, _, flows = state
     rate = limit / 1000.0
     clock[PAID_MS] = float(now_ms)
@@ -95,8 +101,10 @@ def begin(state: State, limit: float, now_ms: int, burst_ms: int, mute_ms_max: i
 
 @inlined
 def produce(state: State, channel: int, size: int, now_ms: int) -> tuple[int, int]:
-    """`ScheduledLimiter.produce`; returns the end of the hold in ms, 0 for none, and the throttle time of what passes.
-    A hold has no longest time here.
+    """Decide on a Produce (`ScheduledLimiter.produce`); here a hold may last for any time.
+
+    Returns: the time in ms until which it is held, 0 if it passes; and its throttle time in ms, 0 if it is not
+    throttled.
     """
     _, marks, queue, places, flows = state
     flow = flows[channel]
@@ -123,17 +131,19 @@ def produce(state: State, channel: int, size: int, now_ms: int) -> tuple[int, in
 
 @inlined
 def fetched_before(first: int, limit: float) -> int:
-    """Return the bytes of a channel's Fetches before the recording, estimated by its first Fetch.
+    """Estimate the bytes of a channel's last Fetch before the recording began: as many as its first recorded one.
 
-    Under this limit a Fetch would not have been granted more than its quantum.
+    It is at most what this limit grants one Fetch.
     """
     return min(int(first), int(limit / 1000.0 * FETCH_QUANTUM_MS))
 
 
 @inlined
 def fetch(state: State, channel: int, now_ms: int) -> tuple[int, bool]:
-    """`ScheduledLimiter.fetch`; returns the throttle time of an empty response in ms, 0 if the Fetch is forwarded, and
-    whether it is for idle Fetches.
+    """Decide on a Fetch before it is forwarded (`ScheduledLimiter.fetch`).
+
+    Returns: 0 if it is forwarded, otherwise the throttle time in ms of its empty response; and whether it waits only
+    because of other Fetches that wait for data at their brokers.
     """
     clock, marks, queue, places, flows = state
     flow = flows[channel]
@@ -176,7 +186,7 @@ def fetch(state: State, channel: int, now_ms: int) -> tuple[int, bool]:
 
 @inlined
 def fetch_max_bytes(state: State, channel: int, requested: int) -> int:
-    """`ScheduledLimiter.fetch_max_bytes`, on arrays."""
+    """Return the max_bytes with which an admitted Fetch is forwarded (`ScheduledLimiter.fetch_max_bytes`)."""
     _, _, _, _, flows = state
     flow = flows[channel]
     if requested < flow[GRANTED]:
@@ -186,8 +196,10 @@ def fetch_max_bytes(state: State, channel: int, requested: int) -> int:
 
 @inlined
 def fetched(state: State, channel: int, size: int, now_ms: int) -> tuple[int, bool]:
-    """`ScheduledLimiter.fetched`; returns the throttle time in ms, and whether it is for idle Fetches.
-    The Fetch must have been admitted.
+    """Count the bytes of the response to an admitted Fetch (`ScheduledLimiter.fetched`).
+
+    Returns: the throttle time in ms, 0 for none; and whether the channel is muted only because of other Fetches that
+    wait for data at their brokers.
     """
     _, marks, _, _, flows = state
     flow = flows[channel]

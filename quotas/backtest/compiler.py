@@ -30,17 +30,17 @@ _OPTIONS: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy", "_nrt"
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function together with its caller; for functions that are not called for every decision."""
+    """Compile a function with numba, not inlined and not cached; for functions that are called rarely."""
     return _made(function)
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function and inline it at each call, since a call passes five words for each array."""
+    """Compile a function with numba and inline it in its callers; a call would cost five words for each array."""
     return _made(function, forceinline=True)
 
 
 def kept(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function at its first call, or load it from the cache of an earlier process."""
+    """Compile a function with numba at its first call, or load its code from the cache of an earlier process."""
     made: Any = _made(function, cache=True)
     # By default numba checks this function's file only, and would load code that was compiled from other rules.
     made._cache._cache_file._source_stamp = sources_digest()
@@ -54,7 +54,10 @@ def _made(function: Callable[P, R], **options: bool) -> Callable[P, R]:
 
 
 def sources_digest() -> str:
-    """Return a digest of all source files of this package: any of their rules and constants may be compiled in."""
+    """Return a hash of all source files of `quotas`; if it has changed, cached code is not used.
+
+    The rules and constants of any of these files may be compiled into it.
+    """
     digest = hashlib.sha256()
     folders = [resources.files("quotas")]
     while folders:

@@ -21,17 +21,19 @@ class Outcome:
     """The effect of one candidate quota on a recording.
 
     Attributes:
-        limit: the candidate, in bytes/s.
+        limit: the candidate quota, in bytes/s.
         requests: the number of requests in the recording.
-        decisions: the calls of the throttle; a held Produce and an emptied Fetch need more than one.
-        throttled: the number of requests that had to wait, held or muted.
-        throttle_ms: their total wait.
-        idle_ms: the part of it for bytes that Fetches at their brokers might have brought: the quota was not used up.
-        throttle_ms_p99: the 99th percentile over all requests, nearest rank.
+        decisions: the number of the limiter's decisions; a request that is held or gets an empty response needs
+            several.
+        throttled: the number of requests that had to wait, because they were held or their channel was muted.
+        throttle_ms: the sum of their waits.
+        idle_ms: the part of it in which the quota was not used up, since other Fetches waited for data at brokers.
+        throttle_ms_p99: the 99th percentile of the waits of all requests (nearest rank).
         throttle_ms_max: the longest wait.
-        bytes_delayed: the bytes of requests that had to wait.
-        bytes_late: the bytes that passed after the last requested second.
-        end_us: when the last channel was free again.
+        bytes: the bytes of all requests.
+        bytes_delayed: the bytes of the requests that had to wait.
+        bytes_late: the bytes that passed after the last second of `Outcomes.load`.
+        end_us: when the last request was done and no channel was muted any more.
     """
 
     limit: float
@@ -50,7 +52,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """One outcome for each candidate, and the bytes that passed in each second: load[candidate, second]."""
+    """The result of `backtest`.
+
+    Attributes:
+        each: one outcome for each candidate quota.
+        load: the bytes that passed in each second, [candidate, second].
+    """
 
     each: list[Outcome]
     load: Ints
@@ -58,7 +65,15 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One decision of the limiter: time, channel, hold or throttle time, and bytes."""
+    """One decision of the limiter on a request.
+
+    Attributes:
+        at_us: the time of the decision.
+        channel: the index of the channel in the recording.
+        hold_until_ms: until when the request is held; 0 for no hold.
+        throttle_ms: the throttle time of the response; 0 for none.
+        size: the bytes of the request or response.
+    """
 
     at_us: int
     channel: int
@@ -70,14 +85,14 @@ class Decided:
 def backtest(
     recording: Recording, limits: Sequence[float], options: EngineOptions, *, start_s: int, seconds: int
 ) -> Outcomes:
-    """Repeat a recording at each limit.
+    """Repeat recorded requests as if each of several quotas had been in force; returns the effect of each.
 
     Args:
         recording: one identity's requests.
         limits: the candidates, in bytes/s, each above 0.
         options: policy, windows, burst and bounds; the mode has no effect.
-        start_s: the first second of the load.
-        seconds: the number of seconds of the load.
+        start_s: the first second of `Outcomes.load`, on the recording's clock.
+        seconds: the number of seconds of `Outcomes.load`.
 
     >>> from quotas.backtest.recording import recording_of
     >>> second = np.arange(4) * 1_000_000
@@ -93,7 +108,7 @@ def backtest(
 
 
 def decisions(recording: Recording, limit: float, options: EngineOptions, *, most: int) -> list[Decided]:
-    """Return the first decisions at one limit, at most `most`, for comparison with the engine's."""
+    """Return the first `most` decisions of `backtest` with one quota, for tests that compare them with the engine's."""
     out, _, trace = _run(recording, [limit], options, 0, 0, most)
     return [Decided(*row) for row in trace[0, : out[0, compiled_loop.TRACED]].tolist()]
 

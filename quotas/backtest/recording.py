@@ -41,17 +41,18 @@ RESPONSE_BYTES_MIN: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The requests of one limiter by channel, as arrays; 16 bytes for each request.
+    """The recorded requests that count against one limiter, as arrays, channel by channel (16 bytes a request).
 
     Attributes:
         offsets: channel c has the requests offsets[c] .. offsets[c + 1] - 1.
-        first_us: the arrival of each channel's first request.
-        group_ms: each channel's session timeout if it has a group's requests, else 0: bounds mutes.
-        sizes: bytes, as the quota counts them.
-        service_us: the broker's time.
-        gap_us: think time until the next request; of a pipelined one ~g, with g the time between the two.
-        consumes: whether these are Fetches.
-        end_us: when the last response came.
+        first_us: by channel, when its first request arrived.
+        group_ms: by channel, the session timeout of its consumer group, which bounds mutes; 0 for none.
+        sizes: by request, the bytes that the quota counts.
+        service_us: by request, how long the broker took to respond.
+        gap_us: by request, the client's think time until its next request; ~g if that was sent before the response
+            (pipelined), with g the time between the two.
+        consumes: whether the requests are Fetches; otherwise they are Produces.
+        end_us: when the last response arrived.
     """
 
     offsets: Ints
@@ -68,14 +69,14 @@ class Recording:
 
     @property
     def channels(self) -> int:
-        """The number of connections."""
+        """The number of channels, that is client connections."""
         return len(self.first_us)
 
     def without_empty(self) -> "Recording":
-        """Return the recording without Fetches that got an empty response (a service time below 0).
-        The client's think time during them stays.
+        """Return the recording without the Fetches that got an empty response, which have a service time below 0.
 
-        Pauses must be none of pipelined requests, which Fetches never are.
+        The client's think time after them is added to that before the next Fetch. No request may be pipelined, which
+        is so for Fetches.
         """
         kept = self.service_us >= 0
         if kept.all():
@@ -128,15 +129,15 @@ class Rows(NamedTuple):
     """Recorded requests as columns, in any order; times in microseconds.
 
     Attributes:
-        limiter: a number that tells recordings apart: identity, broker and direction.
-        connection: a number that tells connections apart.
-        seq: ascends on a connection.
-        at_us: when the request was handled.
-        sizes: bytes that the quota counts.
-        service_us: the broker's time; below 0: no broker's response.
-        delay_us: how long before `at_us` it had come.
-        throttle_us: the throttle time that it was told.
-        group_ms: the session timeout of the row's connection, 0 for none.
+        limiter: the number of the limiter, that is of an identity, broker and direction; each has its own recording.
+        connection: the number of the client's connection.
+        seq: a number that ascends with the requests of a connection.
+        at_us: when the request was forwarded or got its response from Sluice.
+        sizes: the bytes that the quota counts.
+        service_us: how long the broker took to respond; below 0 if the request did not get to a broker.
+        delay_us: how long the request had waited since its arrival until `at_us`.
+        throttle_us: the throttle time in its response.
+        group_ms: the session timeout of the consumer group on the connection, in ms; 0 for none.
         consumes: whether it is a Fetch.
     """
 
@@ -153,12 +154,14 @@ class Rows(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """Rows by limiter and connection, without the columns that only their order was needed for.
+    """A portion of rows, cut into runs: successive requests of one connection, in the order of sending.
 
     Attributes:
-        limiters: of each run; `pack` sorts them, `Assembly` takes any order.
-        runs: a line for each run; [run, RUN_FIELDS].
-        sizes, service_us, gap_us: of each row, run by run; the pause behind a run's last row is 0.
+        limiters: by run, the number of its limiter.
+        runs: what is needed to join runs: length, and times at both ends, [run, RUN_FIELDS].
+        sizes: by row, run by run, the bytes that the quota counts.
+        service_us: by row, the time of the broker.
+        gap_us: by row, the think time until the next row, as in `Recording`; 0 for the last row of a run.
     """
 
     limiters: Ints
@@ -168,15 +171,17 @@ class Packed(NamedTuple):
     gap_us: Ints
 
     def row_cuts(self, run_cuts: Ints) -> Ints:
-        """Return the index of the first row of each of these runs, given by number; the number after the last is the
-        end.
+        """Return the index of the first row of each of the given runs.
+
+        Args:
+            run_cuts: the numbers of runs; the number after the last run stands for the end of all rows.
         """
         cuts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(self.runs[:, _ROWS])))
         return cuts[run_cuts]
 
 
 def pack(rows: Rows) -> Packed:
-    """Sort a portion of rows, at least one, by limiter and connection, and cut it into runs."""
+    """Sort rows (at least one) by limiter and connection, cut them into runs, and compute think times."""
     rows = _sorted(rows)
     limiter, connection, seq, at_us = rows[:4]
     done_us = at_us + np.maximum(rows.service_us, 0)
@@ -218,7 +223,7 @@ def pack(rows: Rows) -> Packed:
 
 
 class Assembly:
-    """Assembles recordings from packed portions, which may come in any order."""
+    """Joins packed portions, added in any order, to one recording for each limiter."""
 
     def __init__(self) -> None:
         self._limiters: list[Ints] = []
@@ -229,7 +234,7 @@ class Assembly:
         self.runs = 0
 
     def add(self, packed: Packed) -> None:
-        """Store a portion; its arrays must not change any more."""
+        """Add a packed portion; its arrays must not be changed afterwards."""
         self._limiters.append(packed.limiters)
         self._runs.append(packed.runs)
         self._sizes.append(packed.sizes)
@@ -238,13 +243,15 @@ class Assembly:
         self.runs += len(packed.runs)
 
     def limiters(self) -> list[int]:
-        """The numbers of the limiters with stored rows, ascending."""
+        """Return the numbers of the limiters that have rows in the added portions, ascending."""
         return sorted({limiter for piece in self._limiters for limiter in np.unique(piece).tolist()})
 
     def recordings(self) -> Iterator[tuple[int, Recording | None]]:
-        """Empty the assembly: yield each limiter with its recording, or None if its rows did not come in order.
+        """Yield the number of each limiter with its recording, and remove all portions.
 
-        A recording may be empty: of Fetches that all had an empty response. At most one column is there twice.
+        None in place of a recording: the rows of a connection were not in the order of sending, so the caller has to
+        sort the rows first. A recording is empty if all its Fetches had an empty response. At most one column is in
+        memory twice.
         """
         if not self.runs:
             return
@@ -289,7 +296,9 @@ def recording_of(
     throttle_us: Ints | None = None,
     group_ms: Ints | None = None,
 ) -> Recording:
-    """Return the recording of one limiter's rows, which are within each connection in the order of sending.
+    """Return the recording of one limiter's rows; those of each connection must be in the order of sending.
+
+    Arguments are columns as in `Rows`; None: all zeros.
 
     >>> made = recording_of(connection=np.array([7, 7, 7]), at_us=np.array([0, 500, 2500]), sizes=np.array([9, 9, 9]),
     ...     service_us=np.array([1000, 1000, 1000]), consumes=False)

@@ -61,21 +61,24 @@ class BatchLimits:
 
     @property
     def replica_count(self) -> int:
-        """R, the replicas that one step may add, at most as many as a whole batch may add: a step cannot be divided."""
+        """The number of replicas that one step may add: R, bounded by the other limits on added replicas.
+
+        A step cannot be divided, so it must fit into each limit by itself.
+        """
         out = self.max_movements_out_per_broker or self.parallel_replica_count
         return min(self.parallel_replica_count, self.max_concurrent_replica_movements, out)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The result of one round.
+    """The result of `next_batch`: the steps to begin now, and why other partitions have none.
 
     Attributes:
         steps: the steps to begin, in this order.
-        waiting: the partitions without a step, with the reason.
+        waiting: the partitions whose next step may not begin now, with the reason.
         finished: the partitions that have reached their target.
         missing: the partitions that do not exist in the cluster.
-        waited: the rounds that each partition with a step has waited; an argument of the next call.
+        waited: for how many rounds each partition has waited because of a limit; an argument of the next call.
     """
 
     steps: tuple[Step, ...]
@@ -86,7 +89,7 @@ class Batch:
 
 
 class FreeSlots:
-    """The slots that the steps under way leave free."""
+    """The numbers of concurrent steps and replicas that the limits still allow beside the steps under way."""
 
     def __init__(self, limits: BatchLimits, under_way: Iterable[Step]) -> None:
         self._limits = limits
@@ -97,21 +100,21 @@ class FreeSlots:
             self.take(step)
 
     def take(self, step: Step) -> None:
-        """Subtract the slots of a step that is under way."""
+        """Count a step as under way, in all limits."""
         self._partitions += 1
         self._leaders += step.moves_leader
         self.reserve(step)
 
     def reserve(self, step: Step) -> None:
-        """Reserve the slots of a step that does not fit yet; only its copies count."""
+        """Count only the replicas that a step adds, to keep room for a step that does not fit yet."""
         self._movements += len(step.adds)
         self._into.update(step.adds)
         self._out_of[step.leader] += len(step.adds)
 
     def exceeded_limit(self, step: Step) -> str:
-        """Return the name of the limit that a step would exceed; "" if it fits.
+        """Return the name and value of the limit that a step would exceed; "" if it fits.
 
-        A repair may add more than a limit allows. It fits if no other step counts against that limit.
+        A step that alone adds more replicas than a limit allows fits if no other step counts against that limit.
         """
         limits, adds = self._limits, len(step.adds)
         if self._partitions >= limits.parallel_partition_count:
@@ -147,12 +150,12 @@ def next_batch(
 
     Args:
         moves: one for each partition, in the order of the requests.
-        now: the cluster's state; a missing partition was deleted.
+        now: the state of the partitions in the cluster; a partition that is not in it was deleted.
         live: the brokers that are alive.
         limits: the limits in force.
         in_flight: the steps under way; their partitions get no other step.
         waited: `Batch.waited` of the previous call.
-        lost: brokers that are dead for long, as in `next_step`.
+        lost: brokers that have been dead for so long that steps leave their replicas out.
     """
     next_steps: dict[TopicPartition, Step | Finished | Waiting] = {}
     missing = []
@@ -174,7 +177,12 @@ def choose_batch(
     waited: Mapping[TopicPartition, int],
     missing: tuple[TopicPartition, ...] = (),
 ) -> Batch:
-    """Choose among results of `next_step` for these limits; other arguments as in `next_batch`."""
+    """Choose which of the given steps begin now; like `next_batch`, for a caller that has computed them.
+
+    Args:
+        next_steps: the result of `next_step` for each partition, in the order of the requests.
+        missing: the partitions that do not exist in the cluster; for the result only.
+    """
     step_queue = StepQueue()
     for place, result in enumerate(next_steps.values()):
         if isinstance(result, Step):
@@ -198,10 +206,10 @@ class _SlotUse(NamedTuple):
 
 
 class StepQueue:
-    """The waiting steps, in their order.
+    """The waiting steps, in the order in which they should begin.
 
-    Steps with equal properties for the limits are in one queue: if the first one does not fit, none does. So the cost
-    of a batch depends on the number of queues and of steps that begin, and not on all waiting steps.
+    Steps that count equally against all limits are in one queue: if the first one does not fit, none does. So the cost
+    of a batch depends on the number of queues and of steps that begin, and not on the number of waiting steps.
     """
 
     def __init__(self) -> None:
@@ -213,14 +221,14 @@ class StepQueue:
         """Add a waiting step.
 
         Args:
-            place: its partition's index in the order of the requests.
-            waited: the rounds that it has waited already.
+            place: the index of its partition in the order of the requests.
+            waited: the number of rounds that it has waited already.
         """
         slot_use = _SlotUse(step.moves_leader, step.leader, step.adds)
         heappush(self._queues.setdefault(slot_use, []), (self._round - waited, place, step))
 
     def begin(self, limits: BatchLimits, under_way: Iterable[Step] = ()) -> list[Step]:
-        """Choose the steps that begin now, and remove them."""
+        """Remove and return the steps that fit into the limits now, beside the steps under way."""
         slots = FreeSlots(limits, under_way)
         begun: list[Step] = []
         self._limits = {}
@@ -249,7 +257,7 @@ class StepQueue:
         return begun
 
     def waiting(self) -> dict[TopicPartition, Waiting]:
-        """Return for each waiting step's partition the reason why it waits."""
+        """Return by partition the limit because of which each remaining step waits, after a call of `begin`."""
         reasons = {
             limit: Waiting(f"waits: reassignment.{limit} is reached", has_step=True)
             for limit in self._limits.values()
@@ -278,12 +286,12 @@ class StepQueue:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The batches of a whole reassignment.
+    """All batches of a reassignment if every step succeeds, for `sluice reassign plan`.
 
     Attributes:
-        batches: the steps of each batch.
+        batches: the steps of each batch; a batch begins when the one before is complete.
         finished: the partitions that reach their target.
-        waiting: the other partitions, with the reason.
+        waiting: the partitions that do not reach it, with the reason.
     """
 
     batches: tuple[tuple[Step, ...], ...]

@@ -22,8 +22,8 @@ class Replicated:
     """The current state of a partition, for an estimate.
 
     Attributes:
-        replicas: its brokers; without a leader the first one counts as leader.
-        leader: -1 for none.
+        replicas: the brokers with its replicas; without a leader the first one counts as leader.
+        leader: the broker id of the leader; -1 for none.
         size: the size of its log in bytes.
         rate: the write rate in bytes/s.
     """
@@ -41,7 +41,14 @@ class Replicated:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
-    """The load of the move on one broker in one direction ("leader" sends, "follower" receives)."""
+    """The bytes that a reassignment sends from or to one broker.
+
+    Args:
+        broker: the broker's id.
+        role: "leader" for the bytes that it sends, "follower" for those that it receives.
+        size: the bytes of the replicas that are copied.
+        rate: the bytes/s that are written to these partitions meanwhile, and are copied too.
+    """
 
     broker: int
     role: str
@@ -49,26 +56,27 @@ class BrokerLoad:
     rate: float
 
     def seconds(self, throttle: float) -> float:
-        """Return the time in seconds at a throttle in bytes/s; infinite if writes alone fill it."""
+        """Return the time for copying in seconds at a throttle in bytes/s; infinite if new writes use it all."""
         if not self.size:
             return 0.0
         return self.size / (throttle - self.rate) if throttle > self.rate else float("inf")
 
     def throttle_for(self, seconds: float) -> float:
-        """Return the throttle in bytes/s with which the move takes this time."""
+        """Return the throttle in bytes/s with which this broker's copying takes `seconds`."""
         return self.size / seconds + self.rate if self.size else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The figures of a move that do not depend on the throttle.
+    """The size of a reassignment, from which times and throttles are computed (KIP-73).
 
     Attributes:
-        partitions_moved, partitions: MoveRatio is their quotient.
+        partitions_moved: the number of partitions that the reassignment moves.
+        partitions: the number of all partitions of the cluster.
         size: the bytes to send.
         log_size: the bytes of all replicas of all brokers (TotalLogSizePerBroker times brokers).
-        bytes_in_max: the largest write rate of any broker as a leader (max(BytesInPerSec)).
-        loads: by broker and direction, the largest first.
+        bytes_in_max: the largest write rate of any broker as a leader, in bytes/s (max(BytesInPerSec)).
+        loads: the bytes by broker and direction, the largest first.
     """
 
     partitions_moved: int
@@ -83,11 +91,14 @@ class Estimate:
 
     @property
     def move_ratio(self) -> float:
-        """MoveRatio = #partitions-to-be-moved / #total-partition-count."""
+        """The part of all partitions that is moved: MoveRatio = #partitions-to-be-moved / #total-partition-count."""
         return self.partitions_moved / self.partitions if self.partitions else 0.0
 
     def move_seconds(self, throttle: float) -> float:
-        """MoveTime = MoveRatio · TotalLogSizePerBroker · #Brokers / (quota - max(BytesInPerSec))."""
+        """Return KIP-73's estimate of the time in seconds, at a throttle in bytes/s; infinite if it is too small.
+
+        MoveTime = MoveRatio · TotalLogSizePerBroker · #Brokers / (quota - max(BytesInPerSec)).
+        """
         amount = self.move_ratio * self.log_size
         if not amount:
             return 0.0
@@ -98,7 +109,7 @@ class Estimate:
         return max((load.seconds(throttle) for load in self.loads), default=0.0)
 
     def stuck(self, throttle: float) -> list[BrokerLoad]:
-        """Return the loads that would never finish at a throttle in bytes/s."""
+        """Return the brokers' loads that would never finish at a throttle in bytes/s."""
         return [load for load in self.loads if load.seconds(throttle) == float("inf")]
 
     def throttle_for(self, seconds: float) -> float:
@@ -106,12 +117,26 @@ class Estimate:
         return max((load.throttle_for(seconds) for load in self.loads), default=0.0)
 
     def bounds(self, network: float | None) -> tuple[float, float | None]:
-        """Q&A 4: IN < T < N - IN / R; no upper bound if the network's throughput is not known."""
+        """Return the lower and the upper bound of a useful throttle T, in bytes/s (KIP-73, Q&A 4).
+
+        IN < T < N - IN / R, with IN the write rate, N the network's throughput and R the replication factor.
+
+        Args:
+            network: N in bytes/s; None if it is not known, then the upper bound is None.
+        """
         upper = None if network is None else network - self.bytes_in_max / max(self.replication_factor, 1.0)
         return self.bytes_in_max, upper
 
     def response_seconds(self, throttle: float, response_bytes: int, network: float | None) -> float:
-        """Q&A 5: #brokers · response / min(quota · #brokers, network), which must lie below the window."""
+        """Return the time in seconds for one response of each broker (KIP-73, Q&A 5).
+
+        #brokers · response / min(quota · #brokers, network), which must lie below the quota's window.
+
+        Args:
+            throttle: the quota in bytes/s.
+            response_bytes: replica.fetch.response.max.bytes.
+            network: the network's throughput in bytes/s; None if it is not known.
+        """
         speed = throttle * self.brokers
         if network is not None:
             speed = min(speed, network)
@@ -121,11 +146,11 @@ class Estimate:
 def estimate(
     cluster: Mapping[Partition, Replicated], plan: Mapping[Partition, Sequence[int]], brokers: int
 ) -> Estimate:
-    """Return the figures of a plan.
+    """Return the estimate of a planned reassignment.
 
     Args:
-        cluster: all partitions of the cluster.
-        plan: partition -> its target brokers; all partitions are in the cluster.
+        cluster: the state of all partitions of the cluster.
+        plan: the target brokers of each partition to move, all of which are in the cluster.
         brokers: the number of brokers.
 
     >>> before = {("t", n): Replicated((1,), 1, 50_000_000, 0.0) for n in range(4)}

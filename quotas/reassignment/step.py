@@ -33,8 +33,13 @@ NO_BROKERS: Final[frozenset[int]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A requested move of one partition: `original` are its replicas at the time of the request (CR), `target` the
-    requested ones (FTR).
+    """A requested reassignment of one partition.
+
+    Args:
+        topic: the topic's name.
+        partition: the partition's index.
+        original: the replicas at the time of the request.
+        target: the requested replicas (FTR).
     """
 
     topic: str
@@ -48,7 +53,7 @@ class Move:
         return self.topic, self.partition
 
     def reversed(self) -> "Move":
-        """Return the move that undoes this one, from any intermediate state."""
+        """Return the move back to the original replicas, which is possible from any state in between."""
         return replace(self, target=self.original)
 
 
@@ -57,8 +62,11 @@ class PartitionState:
     """The current state of a partition in the cluster.
 
     Attributes:
-        replicas: in Kafka's order; during a reassignment with the replicas that it adds and removes.
-        leader: -1 for none.
+        replicas: the broker ids in Kafka's order; during a reassignment with the replicas that it adds and removes.
+        isr: the replicas in sync.
+        leader: the broker id of the leader; -1 for none.
+        adding: the replicas that a reassignment under way adds.
+        removing: the replicas that a reassignment under way removes.
         min_isr: the topic's min.insync.replicas.
     """
 
@@ -71,21 +79,22 @@ class PartitionState:
 
     @property
     def is_reassigned(self) -> bool:
-        """Whether a reassignment is under way, of Sluice or another tool."""
+        """Whether a reassignment of the partition is under way, of Sluice or of another tool."""
         return bool(self.adding or self.removing)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a partition's reassignment.
+    """One step of a partition's reassignment, which is submitted to the controller as a reassignment of its own.
 
     Attributes:
-        replicas: TR in the order to submit; the first is the preferred leader as soon as it is submitted.
-        adds: NR; all of them alive.
-        drops: DR, and members of FTR on lost brokers: they are left out, and added when the brokers are back.
+        replicas: the replicas to submit (TR), in this order; the first one becomes the preferred leader at once.
+        adds: the replicas that the step adds (NR); their brokers are alive.
+        drops: the replicas that the step removes (DR), also target replicas on lost brokers, which are added again when
+            the brokers are back.
         elects: the preferred leader to elect when the step is done; None for no election.
-        current: CR, from which the step was computed.
-        leader: the leader at that time, from which the added replicas fetch.
+        current: the partition's replicas when the step was computed (CR).
+        leader: the partition's leader when the step was computed, from which added replicas fetch.
     """
 
     topic: str
@@ -104,26 +113,30 @@ class Step:
 
     @property
     def submits(self) -> bool:
-        """Whether the step changes replicas or their order, and does not only elect a leader."""
+        """Whether the step changes replicas or their order; if not, it only elects a leader."""
         return self.replicas != self.current
 
     @property
     def moves_leader(self) -> bool:
-        """Whether the step counts against parallel.leader.movements."""
+        """Whether the step changes the leader, and so counts against parallel.leader.movements."""
         return self.elects is not None or self.leader in self.drops
 
     def is_under_way(self, now: PartitionState) -> bool:
-        """Whether the reassignment under way in the cluster is this step."""
+        """Whether the reassignment of the partition that is under way in the cluster is this step."""
         return (
             set(now.adding) == set(self.adds) and set(now.removing) == set(self.drops) and now.is_reassigned
         )
 
     def is_done(self, now: PartitionState) -> bool:
-        """Whether the step is complete: nothing under way, TR in place, added replicas in sync."""
+        """Whether the step is complete: nothing is under way, its replicas are in place, added ones in sync."""
         return not now.is_reassigned and now.replicas == self.replicas and set(self.adds) <= set(now.isr)
 
     def blocked_by(self, now: PartitionState, lost: frozenset[int]) -> tuple[int, ...]:
-        """Return the lost brokers that block this step, which is under way, by either of Kafka's rules."""
+        """Return the lost brokers because of which this step, which is under way, cannot complete; empty for none.
+
+        Args:
+            lost: the brokers that have been dead for too long.
+        """
         behind = [replica for replica in self.adds if replica not in now.isr]
         poll_requested: Sequence[int] = behind or [
             replica for replica in self.replicas if replica not in now.isr
@@ -147,12 +160,12 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """There is no step that may begin now.
+    """The partition has not reached its target, but no step of it may begin now.
 
     Attributes:
-        reason: a message for the operator.
+        reason: why, as text for the operator.
         brokers: the dead brokers that the partition waits for.
-        has_step: whether there is a step that a limit of the batch delays.
+        has_step: whether it has a next step, which only waits because of the limits of concurrent steps.
     """
 
     reason: str

@@ -37,7 +37,9 @@ _SHARE_MIN: Final = 0.02
 
 
 class WindowRate:
-    """Kafka's arithmetic: compare before a Fetch, record after it.
+    """The rate of one leader or follower by Kafka's windows (policy `kip73`).
+
+    Before a Fetch the rate is compared with the limit; the bytes of its response are recorded afterwards.
 
     >>> rate = WindowRate(limit=100, samples=10, sample_ms=1000)
     >>> rate.record(150, 0)  # 150 B in 1.5 s are 100 B/s
@@ -58,32 +60,32 @@ class WindowRate:
         self._rate = SampledRate(samples, sample_ms)
 
     def per_second(self, now_ms: int) -> float:
-        """Return the observed rate in bytes/s, without stretching the window (Kafka's `SimpleRate`)."""
+        """Return the observed rate in bytes/s, over the time since the oldest window began (Kafka's `SimpleRate`)."""
         return self._rate.total_in(now_ms) / (self._window_ms(now_ms) / 1000)
 
     def room(self, now_ms: int) -> int | None:
-        """Return the bytes that a Fetch may ask for: 0, or None for any number."""
+        """Return the bytes that a Fetch may ask for now: 0 if the limit is exceeded, otherwise None, for any number."""
         return None if self.limit is None or self.per_second(now_ms) <= self.limit else 0
 
     def grant(self, least: int, most: int, now_ms: int) -> int:  # noqa: ARG002 - the pace needs it
-        """Return the bytes that a Fetch may ask for of a partition: `most` or 0."""
+        """Return the bytes of one partition that a Fetch may ask for: `most`, or 0 if the limit is exceeded."""
         return most if self.room(now_ms) is None else 0
 
     def reserve(self, size: int) -> None:
         """Do nothing: Kafka's arithmetic reserves nothing."""
 
     def settle(self, reserved: int, size: int, now_ms: int) -> None:  # noqa: ARG002 - the pace needs it
-        """Count the `size` bytes that a Fetch has brought."""
+        """Count the `size` bytes of a throttled replica that have arrived; `reserved` has no effect here."""
         self.record(size, now_ms)
 
     def record(self, size: int, now_ms: int) -> None:
-        """Count bytes of a throttled replica, in sync or not."""
+        """Count bytes of a throttled replica that have arrived, whether it is in sync or not."""
         if size:
             self.total += size
             self._rate.record(size, now_ms)
 
     def ready_in_ms(self, least: int, now_ms: int) -> int:  # noqa: ARG002 - the pace needs it
-        """Return the time in ms until there is room, if no more bytes arrive."""
+        """Return the time in ms until the rate is within the limit, if no more bytes arrive; a minute at most."""
         if self.room(now_ms) is None:
             return 0
         assert self.limit is not None, "without a limit there is room"
@@ -98,7 +100,9 @@ class WindowRate:
 
 @dataclass(slots=True, eq=False)
 class PacedRate:
-    """Reserves bytes before a Fetch asks for them: no second brings more than the quota and one batch.
+    """The rate of one leader or follower by a token bucket (policy `schedule`).
+
+    Bytes are reserved before a Fetch asks for them, so in no second more arrive than the limit and one batch.
 
     >>> rate = PacedRate(limit=1_000_000, now_ms=0)
     >>> rate.grant(16_384, 1_048_576, 0)  # a quarter of a second's quota at once
@@ -129,19 +133,24 @@ class PacedRate:
         self._filled_ms = now_ms
 
     def per_second(self, now_ms: int) -> float:
-        """Return the observed rate over eleven seconds, in bytes/s."""
+        """Return the observed rate in bytes/s over the last eleven seconds, for metrics."""
         total = self._observed.total_in(now_ms)
         return total / (max(self._observed.elapsed_ms(now_ms), _SECOND_MS) / 1000)
 
     def room(self, now_ms: int) -> int | None:
-        """Return the bytes that a Fetch may ask for; None for any number."""
+        """Return the bytes that a Fetch may ask for now; None for any number, without a limit."""
         if self.limit is None:
             return None
         self._refill(now_ms, self.limit)
         return max(0, math.floor(min(self.limit - self._in_second - self._reserved, self._tokens)))
 
     def grant(self, least: int, most: int, now_ms: int) -> int:
-        """Return the bytes that a Fetch may ask for of a partition: 0, or from `least` (a batch) to `most`."""
+        """Return the bytes of one partition that a Fetch may ask for: 0 to leave it out, or `least` to `most`.
+
+        Args:
+            least: the estimated size of a batch; fewer bytes are not worth asking for.
+            most: the bytes that the follower asks for.
+        """
         limit = self.limit
         if limit is None:
             return most
@@ -160,12 +169,15 @@ class PacedRate:
         return worth if alone else 0
 
     def reserve(self, size: int) -> None:
-        """Reserve `size` granted bytes."""
+        """Reserve `size` bytes that were granted and are about to be asked for."""
         self._reserved += size
         self._tokens -= size
 
     def settle(self, reserved: int, size: int, now_ms: int) -> None:
-        """Count the `size` bytes that arrived of a grant of `reserved` bytes; the others may be granted again."""
+        """Count `size` bytes that have arrived, and end the reservation of `reserved` bytes.
+
+        Reserved bytes that did not arrive may be granted again.
+        """
         if self.limit is not None:
             self._refill(now_ms, self.limit)  # first: bytes returned to a full bucket would be lost
         self._reserved -= reserved
@@ -174,7 +186,7 @@ class PacedRate:
             self._count(size, now_ms)
 
     def record(self, size: int, now_ms: int) -> None:
-        """Count bytes of a throttled replica without a reservation: the replica is in sync, or had no limit."""
+        """Count bytes that have arrived without a reservation, as of a replica in sync, which is never delayed."""
         if size:
             if self.limit is not None:
                 self._refill(now_ms, self.limit)
@@ -198,7 +210,7 @@ class PacedRate:
         self._forgive(limit)
 
     def ready_in_ms(self, least: int, now_ms: int) -> int:
-        """Return the time in ms until `least` bytes may be asked for, if no more arrive."""
+        """Return the time in ms until `least` bytes may be asked for, if no more bytes arrive; a minute at most."""
         limit = self.limit
         if limit is None:
             return 0

@@ -37,11 +37,11 @@ BATCH_BYTES: Final = 16_384
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """The bytes that one Fetch has reserved of the same rates, for any number of replicas.
+    """The bytes that a follower's connection has reserved and not received, for all replicas with the same rates.
 
     Attributes:
-        rates: the leader's rate, the follower's, or both.
-        number: changes when all bytes are returned; grants with an older number have ended.
+        rates: the rates that the replicas count against: the leader's, the follower's, or both.
+        number: increases when all bytes are given back; reservations made under an older number have ended.
     """
 
     rates: tuple[Rate, ...]
@@ -49,7 +49,7 @@ class Reservation:
     _reserved: int = 0
 
     def take(self, size: int) -> None:
-        """Reserve `size` bytes of all rates."""
+        """Reserve `size` bytes at each of the rates."""
         self._reserved += size
         for rate in self.rates:
             rate.reserve(size)
@@ -61,7 +61,7 @@ class Reservation:
             rate.settle(reserved, size, now_ms)
 
     def give_back(self, now_ms: int) -> None:
-        """Return all reserved bytes to the rates, since no more of them will arrive."""
+        """End the reservation of all bytes that have not arrived, since they will not; others may get them."""
         self.number += 1
         if self._reserved:
             self.settle(self._reserved, 0, now_ms)
@@ -69,11 +69,11 @@ class Reservation:
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """A throttled replica's claim on the rates that it counts against.
+    """The state of one throttled replica: the bytes that are reserved for its next response.
 
     Attributes:
-        reservation: the reservation of its rates.
-        least: the estimated size of a batch, in bytes; asked for fewer bytes, a leader may send nothing.
+        reservation: the reservation that it shares with other replicas, with the rates that it counts against.
+        least: the estimated size of a batch, in bytes; if a Fetch asks for fewer bytes, a leader may send nothing.
     """
 
     reservation: Reservation
@@ -83,29 +83,30 @@ class Claim:
 
     @property
     def reserved(self) -> int:
-        """The granted bytes whose response has not arrived yet."""
+        """The bytes that are reserved for this replica and whose response has not arrived yet."""
         return self._reserved if self._number == self.reservation.number else 0
 
     def reserve(self, size: int) -> None:
-        """Reserve `size` bytes, even if there is no room."""
+        """Reserve `size` bytes for this replica's next response, without a check of the limits."""
         self._reserved = size
         self._number = self.reservation.number
         self.reservation.take(size)
 
     def settle(self, size: int, now_ms: int) -> None:
-        """Count `size` arrived bytes, granted or not; the grant has ended."""
+        """Count the `size` bytes of this replica in a response, and end its reservation, if any."""
         reserved = self.reserved
         self._reserved = 0
         self.reservation.settle(reserved, size, now_ms)
 
 
 class Sharing:
-    """Grants bytes to replicas that are behind, one after the other.
+    """Divides the bytes that the rates allow among the throttled replicas of one Fetch that are not in sync.
 
-    The replica that has waited longest is first. In KIP-73 the order is random, for fairness.
+    The caller passes the replicas one after the other, the one that has waited longest first. In KIP-73 the order is
+    random, for fairness.
 
     Args:
-        refresh: updates the rates' limits.
+        refresh: called with the time in ms; updates the rates' limits.
         waiting: the number of replicas.
     """
 
@@ -117,7 +118,7 @@ class Sharing:
         self._no_room_from: dict[Rate, int] = {}  # the smallest size that had no room
 
     def grant(self, claim: Claim, most: int, now_ms: int) -> int:
-        """Grant the next replica at most `most` bytes and reserve them; returns the bytes, 0 to leave it out."""
+        """Decide on the next replica: reserve and return the bytes to ask for, at most `most`; 0: leave it out."""
         self._refresh(now_ms)
         waiting, self._waiting = self._waiting, self._waiting - 1
         least = min(claim.least, most)
@@ -164,13 +165,16 @@ _PAIR_OF_THE_PROPOSAL: Final = re.compile(r"[0-9]{1,10}-[0-9]{1,10}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ReplicaList:
-    """The throttled replicas of one topic: all replicas, or pairs of partition and broker."""
+    """The throttled replicas of one topic in one direction, as in leader.replication.throttled.replicas.
+
+    That is all replicas ("*"), or pairs of partition and broker.
+    """
 
     every: bool = False
     pairs: frozenset[tuple[int, int]] = frozenset()
 
     def holds(self, partition: int, broker: int) -> bool:
-        """Whether this replica is throttled."""
+        """Whether the partition's replica at this broker is in the list."""
         return self.every or (partition, broker) in self.pairs
 
 
@@ -178,7 +182,7 @@ EVERY_REPLICA: Final = ReplicaList(every=True)
 
 
 def parse_replicas(text: str) -> tuple[ReplicaList, list[str]]:
-    """Parse a list; returns its valid entries and the problems of the others.
+    """Parse a list of throttled replicas; returns its valid entries, and a message for each of the others.
 
     >>> found, problems = parse_replicas("0:1, 2:3, 4-5")
     >>> sorted(found.pairs)
@@ -221,9 +225,9 @@ class ThrottledReplicas:
     """All throttled replicas of a cluster.
 
     Attributes:
-        leaders: topic -> the replicas throttled at their leader.
-        followers: topic -> the replicas throttled at their follower.
-        adding: (topic, partition) -> the brokers that a reassignment adds; throttled in both directions.
+        leaders: by topic, leader.replication.throttled.replicas: bytes that these brokers send are throttled.
+        followers: by topic, follower.replication.throttled.replicas: bytes that these brokers receive are throttled.
+        adding: by topic and partition, the brokers that a reassignment adds; throttled in both directions.
     """
 
     leaders: Mapping[str, ReplicaList] = field(default_factory=_none)
@@ -231,7 +235,7 @@ class ThrottledReplicas:
     adding: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=lambda: MappingProxyType({}))
 
     def brokers(self) -> set[int]:
-        """Return all brokers in the lists; an entry of a broker that does not exist has no effect."""
+        """Return the ids of all brokers in the lists, so that the caller can find ids that do not exist."""
         listed = (*self.leaders.values(), *self.followers.values())
         return {broker for replicas in listed for _, broker in replicas.pairs}.union(*self.adding.values())
 
@@ -262,8 +266,12 @@ _NAMES_KEPT: Final = 1000  # without looking which of them are still needed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationOptions:
-    """The policy of replication quotas, and the windows of policy `kip73`: Kafka's replication.quota.window.num and
-    .size.seconds.
+    """The settings of replication quotas.
+
+    Args:
+        policy: `kip73` for `WindowRate`, `schedule` for `PacedRate`.
+        window_samples: Kafka's replication.quota.window.num, for `kip73`.
+        window_seconds: Kafka's replication.quota.window.size.seconds, for `kip73`.
     """
 
     policy: ReplicationPolicy = "schedule"
@@ -273,7 +281,12 @@ class ReplicationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLimits:
-    """The limits of brokers in bytes/s, as leaders or as followers; None for unlimited."""
+    """The replication limits of all brokers in bytes/s, either as leaders or as followers; None for unlimited.
+
+    Args:
+        default: the limit of brokers without an own one.
+        of_broker: the limits by broker id.
+    """
 
     default: float | None = None
     of_broker: Mapping[int, float | None] = field(default_factory=lambda: MappingProxyType({}))
@@ -294,29 +307,34 @@ class FollowerLink(Protocol):
         """The id of the broker that fetches."""
 
     def replica_offsets(self) -> Iterable[tuple[bytes, int, int, int]]:
-        """Yield (topic, partition, fetch offset, high watermark) of each replica with known offsets."""
+        """Yield (topic, partition, fetch offset, high watermark) of each replica whose offsets are known.
+
+        Topics are ids, or in old versions of Fetch names, as bytes.
+        """
 
     def topics(self) -> set[bytes]:
-        """Return the topics of all replicas."""
+        """Return the topics of all replicas that are fetched here, as ids or, in old versions of Fetch, names."""
 
 
 class Shares(Protocol):
-    """This process's shares of followers' quotas; a follower's other leaders may be behind other processes
-    (`sharing.followers`).
+    """The part of each follower's quota that this process may use (`sharing.followers`).
+
+    A follower fetches from several leaders, which may be behind several processes of Sluice; these share its quota.
     """
 
     def share(self, follower: int, now_ms: int) -> float:
-        """Return this process's share of a follower's quota, 0 to 1."""
+        """Return the part of a follower's quota that this process may use now, 0 to 1."""
 
     def changes_ms(self, now_ms: int) -> int:
-        """Return the next time, in ms, at which a share changes without a grant: the end of the lease."""
+        """Return the time, in ms, at which the present shares end unless new ones arrive: the end of the lease."""
 
 
 class Claims:
-    """Creates the claims of one follower's replicas at one leader, for one version of lists and names.
+    """Creates the claims (`Claim`) of the replicas that one follower fetches from one leader.
 
     Attributes:
-        version: the version; the claims are out of date if the quotas have another one.
+        version: `ReplicationQuotas.version` at the creation; when that has changed, the caller replaces this object and
+            its claims.
     """
 
     __slots__ = ("_lists", "_names", "_quotas", "_reservations", "follower", "leader", "version")
@@ -331,10 +349,12 @@ class Claims:
         self._reservations: dict[tuple[bool, bool], Reservation] = {}
 
     def claim(self, topic: bytes, partition: int, now_ms: int) -> Claim | None:
-        """Return a new claim for a replica; None if the replica is not throttled, or its topic's name is not known yet.
+        """Return a new claim for a replica; None if it is not throttled, or the name of its topic is not known yet.
+
+        An unknown topic id is added to `ReplicationQuotas.unknown_topics`, to be looked up.
 
         Args:
-            topic: the topic's id, or in old versions its name.
+            topic: the topic's id, or in old versions of Fetch its name.
         """
         name = self._names.get(topic)
         if name is None:
@@ -349,7 +369,7 @@ class Claims:
         return Claim(self._reservation(sent, received, now_ms)) if sent or received else None
 
     def give_back(self, now_ms: int) -> None:
-        """Return all reserved bytes that have not arrived to the rates."""
+        """End the reservations of all claims, since the bytes that have not arrived will not arrive."""
         for reservation in self._reservations.values():
             reservation.give_back(now_ms)
 
@@ -366,24 +386,25 @@ class Claims:
 
 
 class ReplicationQuotas:
-    """The rates by broker, the lists, and the topics' names.
+    """The replication quotas of one process: limits and rates of leaders and followers, and the throttled replicas.
 
     Attributes:
-        options: those in force; `configure` replaces them.
-        enforcing: if False, all bytes are counted and no replica is left out of requests.
-        shares: this process's shares of followers' quotas; None: the whole quotas.
+        options: the settings in force; `configure` replaces them.
+        enforcing: whether replicas are left out of requests; if False, bytes are only counted.
+        shares: the parts of followers' quotas that this process may use; None: the whole quotas.
         lists: the throttled replicas.
-        version: changes with the lists and the names; claims of another version are out of date.
-        topic_names: id -> name, as far as known.
-        unknown_topics: ids of followers' requests without a known name; the replication source takes them and asks.
-        polls_started: how often the cluster has been asked for lists and limits.
-        last_completed_poll: the number of the last poll, if it had a response; None before the first one and after a
-            failure.
-        poll_requested: whether a connection waits for the next poll.
-        failed_polls: the number of polls without a response; known lists and limits stay in force.
-        replicas: the number of replicas fetched through this process, by all followers; bounded by REPLICAS_MAX.
+        version: changes with the options, lists and names; claims of an older version are to be replaced.
+        topic_names: the known names of topics by id.
+        unknown_topics: topic ids in followers' requests whose names are not known; the replication source looks them
+            up.
+        polls_started: how often the cluster was asked for lists and limits.
+        last_completed_poll: the number of the last poll if it got a response; None before the first one and after a
+            failed one.
+        poll_requested: whether a connection waits for the next poll, which should then begin at once.
+        failed_polls: the number of polls without a response; lists and limits then stay in force.
+        replicas: the number of replicas that all followers fetch through this process; bounded by REPLICAS_MAX.
         links: the current connections of followers to leaders.
-        bytes_in: (follower, topic, partition) -> bytes of records, throttled or not (PartitionBytesInRate).
+        bytes_in: bytes of records by follower, topic and partition, throttled or not (PartitionBytesInRate).
     """
 
     def __init__(self, options: ReplicationOptions) -> None:
@@ -409,14 +430,14 @@ class ReplicationQuotas:
         self._names_max = _NAMES_KEPT
 
     def configure(self, options: ReplicationOptions) -> None:
-        """Replace the options: all rates start with no records, and claims on the old ones are out of date."""
+        """Replace the options; if they differ, all rates start anew, and existing claims are out of date."""
         if options != self.options:
             self.options = options
             self._leaders, self._followers = {}, {}
             self.version += 1
 
     def limit(self, leaders: BrokerLimits, followers: BrokerLimits) -> bool:
-        """Set the limits; returns whether any has changed. Counted bytes stay counted."""
+        """Set the limits of all leaders and followers; returns whether any has changed. Rates keep their counts."""
         if (leaders, followers) == (self.leader_limits, self.follower_limits):
             return False
         self.leader_limits, self.follower_limits = leaders, followers
@@ -450,7 +471,7 @@ class ReplicationQuotas:
         return True
 
     def name_topics(self, names: Mapping[bytes, str]) -> None:
-        """Replace the names of topics; unused names are removed when there are more than `_NAMES_KEPT`."""
+        """Replace the names of topics by id; if there are many, only those of followed topics are kept."""
         if names == self.topic_names:
             return
         if len(names) > self._names_max:
@@ -461,18 +482,18 @@ class ReplicationQuotas:
         self.version += 1
 
     def is_named(self, topic: bytes) -> bool:
-        """Whether the topic's name is known, so that it can be looked up in the lists."""
+        """Whether the topic's name is known: `topic` is a name itself, or an id with a known name."""
         return len(topic) != _ID_BYTES or topic in self.topic_names
 
     def leader(self, broker: int, now_ms: int) -> Rate:
-        """Return the rate of a broker as a leader."""
+        """Return the rate of the bytes that a broker sends as a leader; it is created at the first call."""
         found = self._leaders.get(broker)
         if found is not None:
             return found
         return self._create_rate(self._leaders, broker, self.leader_limits.limit(broker), now_ms)
 
     def follower(self, broker: int, now_ms: int) -> Rate:
-        """Return the rate of a broker as a follower."""
+        """Return the rate of the bytes that a broker receives as a follower; it is created at the first call."""
         found = self._followers.get(broker)
         if found is not None:
             return found
@@ -483,7 +504,7 @@ class ReplicationQuotas:
         return self._create_rate(self._followers, broker, limit, now_ms)
 
     def rates(self) -> Iterable[tuple[str, int, Rate]]:
-        """Yield ("leader" or "follower", broker, rate) of every rate in use so far."""
+        """Return ("leader" or "follower", broker, rate) of every rate that was used so far."""
         return [
             (side, broker, rate)
             for side, rates in (("leader", self._leaders), ("follower", self._followers))
@@ -491,7 +512,7 @@ class ReplicationQuotas:
         ]
 
     def begin_sharing(self, waiting: int) -> Sharing:
-        """Return an object that grants bytes to `waiting` replicas that are behind."""
+        """Begin to divide the allowed bytes among `waiting` replicas of one Fetch that are not in sync."""
         return Sharing(self._refresh, waiting)
 
     def record_arrived(self, follower: int, topic: bytes, partition: int, size: int) -> None:
@@ -501,7 +522,7 @@ class ReplicationQuotas:
             self.bytes_in[key] += size
 
     def ready_in_ms(self, claims: Sequence[Claim], now_ms: int) -> int:
-        """Return the time in ms until one of these claims may be granted bytes."""
+        """Return the time in ms until bytes for one of these claims may be asked for; a minute at most."""
         ready = READY_MS_MAX
         for claim in claims[:_READY_CLAIMS_MAX]:
             ready = min(ready, max(rate.ready_in_ms(claim.least, now_ms) for rate in claim.reservation.rates))

@@ -90,7 +90,7 @@ class Conclude(Struct, tag="conclude"):
 
     Args:
         token: the number of the plan at the holder.
-        response: the body of the broker's AlterPartitionReassignments response.
+        response: the frame of the broker's AlterPartitionReassignments response.
     """
 
     token: Number
@@ -102,7 +102,7 @@ class Concluded(Struct, tag="concluded"):
 
     Args:
         sequence: the sequence of the journal that has the result.
-        outcomes: the outcomes of the partitions, as the body of a response to the caller.
+        outcomes: the outcomes of the partitions, as the frame of an AlterPartitionReassignments response.
     """
 
     sequence: Number
