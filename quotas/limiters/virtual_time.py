@@ -92,7 +92,8 @@ Backlog = SampledBacklog | PacedBacklog
 
 # Waits are added to the counters at least this often, scaled to real time.
 COUNT_MS: Final = 10_000
-# Shared by all connections without places or counts, and never written to: an empty dictionary takes 64 bytes.
+# Shared by all connections without a past, places or counts, and never written to: each would take 64 bytes.
+_NO_PAST: Final = [0]
 _NO_PLACES: Final[dict["BudgetTime", tuple[int, int, int]]] = {}
 _NOTHING_COUNTED: Final[dict["WouldWait", int]] = {}
 _IN_FLIGHT_MAX: Final = 16  # further requests of one connection count as the first of them
@@ -194,7 +195,7 @@ class ConnectionTime:
     # The difference of the lags, the budget's lag, and the round.
     _places: dict[BudgetTime, tuple[int, int, int]] = field(default_factory=lambda: _NO_PLACES)
     # The lag of the last requests; a deque begins with 600 bytes.
-    _past: list[int] = field(default_factory=lambda: [0])
+    _past: list[int] = field(default_factory=lambda: _NO_PAST)
     _depth: float = 0.0  # how many earlier requests are without a response when one arrives, at most
     _seen_ms: int = 0  # when the last one arrived
     _uncounted: dict[WouldWait, int] = field(default_factory=lambda: _NOTHING_COUNTED)
@@ -240,6 +241,8 @@ class ConnectionTime:
     def _weighed(self, now_ms: int) -> None:
         self._arrived = False
         self._charged_ms = now_ms
+        if self._past is _NO_PAST:
+            self._past = [0]
         self._past.append(self.lag_ms)
         if len(self._past) > _IN_FLIGHT_MAX:
             del self._past[0]
@@ -278,6 +281,8 @@ class ConnectionTime:
         """
         self.waited_ms += ms
         self.lag_ms += ms
+        if self._past is _NO_PAST:
+            self._past = [0]
         self._past[-1] = self.lag_ms
         if 0 < self._slack_ms <= mute_ms:
             self.waited_ms += self._slack_ms
