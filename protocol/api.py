@@ -162,7 +162,7 @@ _flexible_since = FLEXIBLE_SINCE.get
 
 
 def flexible(api_key: int, version: int) -> bool:
-    """Whether this version has compact lengths and tag sections.
+    """Whether this version of an API is flexible (KIP-482): it has compact lengths and tag sections.
 
     >>> flexible(FETCH, 11), flexible(FETCH, 12), flexible(SASL_HANDSHAKE, 1)
     (False, True, False)

@@ -27,8 +27,11 @@ NONE: Final = -1
 
 
 class Column(NamedTuple):
-    """A column of the table, or a field of a struct in it; `type` is Arrow's name: "int64", "int32", "list<struct>"
-    ...
+    """A column of the captured table, or a field of a struct in it.
+
+    Attributes:
+        type: Arrow's name of its type, such as "int64" or "list<struct>".
+        meaning: its description, with the unit; "" if the name says it.
     """
 
     name: str

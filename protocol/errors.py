@@ -15,7 +15,7 @@ class WireError(ValueError):
 
 
 class TruncatedError(WireError):
-    """The bytes end before the field does: an error in a complete frame; if a part is read, more bytes are needed."""
+    """The bytes end within a field: an error in a complete frame; if only a part of it has arrived, more are needed."""
 
 
 class MalformedFieldError(WireError):
@@ -27,4 +27,4 @@ class OversizedError(WireError):
 
 
 class UnknownVersionError(WireError):
-    """The layout of this version is not known."""
+    """`protocol` does not know the layout of this version of an API."""

@@ -30,9 +30,10 @@ _client_id_size = Struct(">h").unpack_from
 
 
 def client_id(buf: Buffer, pos: int, end: int) -> str | None:
-    """Return the client id of the request whose prefix is at `pos`: "" if it is null or missing, None if incomplete.
+    """Return the client id of the request whose length prefix is at `pos`.
 
-    Bytes that are not UTF-8 become backslash escapes: the client id is only a key for counting.
+    "" if it is null or missing; None if the bytes before `end` do not contain all of it. Bytes that are not UTF-8
+    become backslash escapes, since the client id is only a key for counting.
     """
     start = pos + _CLIENT_ID
     if start > end:
@@ -48,7 +49,9 @@ def client_id(buf: Buffer, pos: int, end: int) -> str | None:
 
 
 def body_start(buf: Buffer, pos: int, end: int, api_key: int, version: int) -> int | None:
-    """Return where the body of the request whose prefix is at `pos` begins; None if `end` precedes that."""
+    """Return where the body begins of the request whose length prefix is at `pos`; None if its header is not
+    complete.
+    """
     start = pos + _CLIENT_ID
     if start > end:
         return None
@@ -66,10 +69,10 @@ def body_start(buf: Buffer, pos: int, end: int, api_key: int, version: int) -> i
 
 
 def response_body_start(buf: Buffer, pos: int, end: int, api_key: int, version: int) -> int:
-    """Return where the body of the response whose prefix is at `pos` begins.
+    """Return where the body begins of the response whose length prefix is at `pos`.
 
     Raises:
-        TruncatedError: `end` precedes that.
+        TruncatedError: the header is not complete before `end`.
     """
     start = pos + RESPONSE_HEAD.size
     if start > end:
@@ -80,10 +83,10 @@ def response_body_start(buf: Buffer, pos: int, end: int, api_key: int, version: 
 
 
 def skip_header_tags(buf: Buffer, pos: int, end: int) -> int:
-    """Return the position after a header's tag section.
+    """Return the position after a header's tag section, which begins at `pos`.
 
     Raises:
-        TruncatedError: `end` precedes that.
+        TruncatedError: the section is not complete before `end`.
         OversizedError: the section has too many tags or bytes.
     """
     if pos < end and not buf[pos]:

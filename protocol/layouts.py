@@ -199,12 +199,12 @@ _ECHOED: Final = frozenset((OFFSET_COMMIT, ADD_PARTITIONS_TO_TXN, TXN_OFFSET_COM
 
 
 class Named(NamedTuple):
-    """A place in a frame at which one of the wanted names is.
+    """A place in a frame where one of the names that were searched for occurs.
 
     Attributes:
-        label: TOPIC, GROUP or TRANSACTIONAL_ID.
+        label: what the name is of: TOPIC, GROUP or TRANSACTIONAL_ID.
         start, stop: the range of its bytes in the frame.
-        errors: where the error codes that belong to it are; none in a request.
+        errors: the positions of the error codes that belong to the name; empty in a request.
     """
 
     label: str
@@ -241,7 +241,7 @@ class _Search:
     creation_at: int = NO_FLAG
 
     def structure(self, fields: tuple[_Field, ...], pos: int) -> int:
-        """Read a structure; returns its end. Its error codes belong to the wanted name in it, if there is one."""
+        """Read a structure; returns its end. If it contains a wanted name, its error codes are stored with the name."""
         errors_from, named, resource = len(self.errors), None, ""
         frame, end = self.frame, self.end
         for label, kind, nullable, _, _, parts in fields:
@@ -309,24 +309,30 @@ class _Search:
 
 
 def definitions() -> str:
-    """Return the layouts as text, three lines for each API: key, name and oldest version; request; response."""
+    """Return the table of all known layouts as text.
+
+    There are three lines for each API: its key, name and oldest version; the request's fields; the response's fields.
+    """
     return _LAYOUTS.strip().replace("\n      ", " ")
 
 
 def known(api_key: int, version: int) -> bool:
-    """Whether the layout of this version is known."""
+    """Whether the table contains the layout of this version of an API."""
     layout = _TABLE.get(api_key)
     return layout is not None and layout.oldest <= version <= MAX_VERSION[api_key]
 
 
 def named_first(frame: Buffer, body: int, end: int, api_key: int, version: int) -> list[tuple[str, bytes]]:
-    """Return the labels and names of a request's group and transactional ids that apply to the whole request.
+    """Return the group and transactional ids that apply to a whole request, each as (label, name).
+
+    They are in its first fields, so the request need not be complete.
 
     Args:
-        body: where the fields begin; the frame may end before the request does.
+        body: where the fields begin.
+        end: the end of the bytes that have arrived.
 
     Raises:
-        TruncatedError: `end` precedes them.
+        TruncatedError: the bytes before `end` do not contain all of them.
     """
     compact = flexible(api_key, version)
     found = []
@@ -346,7 +352,11 @@ def named_first(frame: Buffer, body: int, end: int, api_key: int, version: int) 
 def named_in_request(
     frame: Buffer, body: int, api_key: int, version: int, wanted: AbstractSet[tuple[str, bytes]]
 ) -> list[Named]:
-    """Return where a complete request has the wanted names, each given with its label.
+    """Return where the wanted names occur in a complete request.
+
+    Args:
+        body: where its fields begin.
+        wanted: the names to search for, each as (label, name).
 
     Raises:
         WireError: it is malformed, or its version is unknown.
@@ -357,10 +367,10 @@ def named_in_request(
 def creation_at(
     frame: Buffer, body: int, api_key: int, version: int, wanted: AbstractSet[tuple[str, bytes]]
 ) -> int:
-    """Return the offset of the flag by which a complete Metadata request lets topics be created.
+    """Return the offset of allow_auto_topic_creation in a complete Metadata request that names any of `wanted`.
 
     Returns:
-        NO_FLAG if it does not say it, and so creates them; NOT_NAMED if none of the wanted names is in it.
+        NO_FLAG if its version has no such flag and always creates topics; NOT_NAMED if it names none of `wanted`.
 
     Raises:
         WireError: it is malformed, or its version is unknown.
@@ -372,7 +382,10 @@ def creation_at(
 def named_in_response(
     frame: Buffer, api_key: int, version: int, wanted: AbstractSet[tuple[str, bytes]]
 ) -> list[Named]:
-    """Return where a complete response has the wanted names, with the errors that belong to them.
+    """Return where the wanted names occur in a complete response, with the error codes that belong to them.
+
+    Args:
+        wanted: the names to search for, each as (label, name).
 
     Raises:
         WireError: it is malformed, or its version is unknown.
@@ -384,7 +397,10 @@ def named_in_response(
 def refusal(
     frame: Buffer, body: int, api_key: int, version: int, correlation_id: int, error_code: int
 ) -> bytes:
-    """Return the response that refuses a whole request, of which the fields begin at `body`.
+    """Return a complete response that refuses a whole request with this error code.
+
+    Args:
+        frame: the request; its fields begin at `body`.
 
     Raises:
         WireError: the request is malformed, or its version is unknown.

@@ -82,7 +82,7 @@ def uvarint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
 
 
 def skip(pos: int, size: int, end: int) -> int:
-    """Return the position after `size` bytes, which must not be after `end`."""
+    """Return the position after `size` bytes; TruncatedError if it is beyond `end`."""
     pos += size
     if pos > end:
         raise TruncatedError(f"{size} bytes before byte {pos} are cut off at {end}")
@@ -90,7 +90,7 @@ def skip(pos: int, size: int, end: int) -> int:
 
 
 def bytes_size(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
-    """Return the length of bytes or records (-1 for null), and the position after it. Encoded as int32 or varint."""
+    """Return the length of a field of bytes or records (-1 for null), and the position after the length."""
     if flexible:
         value, pos = uvarint(buf, pos, end)
         return value - 1, pos
@@ -101,7 +101,7 @@ def bytes_size(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, in
 
 
 def streamed_count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
-    """Return an array's length (-1 for null), and the position after it; its elements may not have arrived."""
+    """Return an array's length (-1 for null), and the position after it, even if elements have not arrived."""
     if flexible:
         value, after = uvarint(buf, pos, end)
         value -= 1
@@ -117,7 +117,7 @@ def streamed_count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int
 
 
 def count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
-    """Return an array's length (-1 for null), and the position after it; each element must have a byte before `end`."""
+    """Return an array's length (-1 for null), and the position after it; TruncatedError if the elements cannot fit."""
     value, after = streamed_count(buf, pos, end, flexible)
     if value > end - after:
         raise TruncatedError(f"an array of {value} elements at byte {pos} is cut off at {end}")
@@ -125,7 +125,7 @@ def count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
 
 
 def string_span(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
-    """Return where a string's text begins and ends; a null string ends one byte before it begins."""
+    """Return where the text of the string at `pos` begins and ends; for a null string, the end is the beginning - 1."""
     if flexible:
         size, pos = uvarint(buf, pos, end)
         size -= 1
@@ -175,7 +175,7 @@ def skip_tags(buf: Buffer, pos: int, end: int) -> int:
 
 
 def skip_tagged_fields(buf: Buffer, pos: int, end: int, tags: int) -> int:
-    """Return the position after this number of tagged fields."""
+    """Return the position after this number of tagged fields, the first of which is at `pos`."""
     last = end - 1
     for _ in range(tags):
         if pos < last and buf[pos] < 128 and (size := buf[pos + 1]) < 128:  # nearly always one byte each
@@ -242,7 +242,7 @@ def int32s_bytes(values: Sequence[int] | None, flexible: bool) -> bytes:
 
 
 def for_each(items: Iterable[T], work: Callable[[list[T]], object]) -> Portions[None]:
-    """Call `work` with lists of at most PORTION items, until all were passed."""
+    """Call `work` with all items, in lists of at most PORTION; the caller iterates over the portions."""
     iterator = iter(items)
     while portion := list(islice(iterator, PORTION)):
         work(portion)
@@ -251,7 +251,9 @@ def for_each(items: Iterable[T], work: Callable[[list[T]], object]) -> Portions[
 
 
 def drain(items: dict[K, V], work: Callable[[list[tuple[K, V]]], object]) -> Portions[None]:
-    """Remove all items, the last ones first, and pass them to `work` in portions: freeing thousands takes long."""
+    """Remove all items, the last ones first, and pass them to `work` in portions, since freeing thousands takes
+    long.
+    """
     while items:
         portion = [items.popitem() for _ in range(min(PORTION, len(items)))]
         work(portion)
@@ -260,7 +262,7 @@ def drain(items: dict[K, V], work: Callable[[list[tuple[K, V]]], object]) -> Por
 
 
 def clear(items: dict[Any, Any] | list[Any]) -> Portions[None]:
-    """Remove all items, in portions."""
+    """Remove all items in portions, since freeing thousands takes long."""
     if isinstance(items, dict):
         yield from drain(items, _nothing)
         return

@@ -46,8 +46,8 @@ _OFFSET: Final[dict[int, int]] = {OFFSET_DELETE: 2, RENEW_DELEGATION_TOKEN: 10, 
 
 
 def position(api_key: int, version: int) -> int:
-    """Return the offset of throttle_time_ms in the body of a response; LAST if it is the last field, NONE if
-    missing.
+    """Return the offset of throttle_time_ms in a response's body; LAST if it is the last field, NONE if there is
+    none.
     """
     if version > MAX_VERSION.get(api_key, -1) or api_key in _WITHOUT or version < _SINCE.get(api_key, 0):
         return NONE
@@ -57,7 +57,7 @@ def position(api_key: int, version: int) -> int:
 
 
 def locate(frame: Buffer, api_key: int, version: int) -> int:
-    """Return the offset of throttle_time_ms in a complete frame with its length prefix, or NONE.
+    """Return the offset of throttle_time_ms in a complete response with its length prefix; NONE if it has none.
 
     Raises:
         WireError: the frame ends before it.
@@ -85,7 +85,10 @@ def locate(frame: Buffer, api_key: int, version: int) -> int:
 
 
 def patch(frame: bytearray | memoryview, api_key: int, version: int, throttle_ms: int) -> bool:
-    """Write the larger of both throttle times (ms) into a complete frame; returns False if it has no such field."""
+    """Raise throttle_time_ms in a complete response to `throttle_ms`, unless it is larger already.
+
+    Returns False if the response has no such field.
+    """
     pos = locate(frame, api_key, version)
     if pos == NONE:
         return False
@@ -95,7 +98,7 @@ def patch(frame: bytearray | memoryview, api_key: int, version: int, throttle_ms
 
 
 def skip_produce_responses(buf: Buffer, pos: int, end: int, version: int) -> int:
-    """Return the position after a Produce response's topics, where its throttle time is since version 1."""
+    """Return the position after the topics of a Produce response; since version 1 its throttle time is there."""
     compact = flexible(PRODUCE, version)
     # Index, error code, base offset; log append time since version 2, log start offset since 5.
     fixed = 14 + (8 if version >= 2 else 0) + (8 if version >= 5 else 0)

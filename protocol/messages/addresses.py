@@ -107,7 +107,10 @@ class Endpoint(NamedTuple):
 
 
 def read_endpoints(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> tuple[list[Endpoint], int]:
-    """Return the endpoints in the array at `pos`, with the addresses for clients, and the position after it."""
+    """Return the brokers in the array at `pos`, with the addresses that clients use, and the position after the array.
+
+    Brokers without such an address are left out.
+    """
     endpoints: list[Endpoint] = []
     entries, pos = uvarint(buf, pos, end)
     for _ in range(entries - 1):
@@ -139,7 +142,7 @@ def _fit(buf: Buffer, pos: int, end: int) -> bool:
 
 
 def endpoints_bytes(endpoints: list[Endpoint], racks: bool = True) -> bytes:
-    """Encode endpoints as an array; without `racks` their racks are null."""
+    """Encode brokers as an array; if `racks` is False, their racks are null."""
     out = [uvarint_bytes(len(endpoints) + 1)]
     for node_id, host, port, rack, tags in endpoints:
         name = host.encode()
@@ -155,8 +158,9 @@ def endpoints_bytes(endpoints: list[Endpoint], racks: bool = True) -> bytes:
 
 
 def rewrite_tags(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> bytes | None:
-    """Return the bytes from the tag section at `pos` to `end` with addresses for clients; None if it has no
-    endpoints.
+    """Return buf[pos:end], which begins with a response's tag section, with the brokers' addresses for clients.
+
+    None if the tags contain no node endpoints (KIP-951), so that nothing changes.
     """
     tags, rest = _read_tags(buf, pos, end)
     for index, (tag, raw) in enumerate(tags):
@@ -169,7 +173,10 @@ def rewrite_tags(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> by
 
 
 def fit_tags(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> bytes | None:
-    """Return the same as `rewrite_tags`, but with the same length, `end - pos` bytes (Fetch)."""
+    """Do the same as `rewrite_tags` with a result of exactly `end - pos` bytes: racks or endpoints may be left out.
+
+    For Fetch, whose length prefix has already been forwarded.
+    """
     tags, rest = _read_tags(buf, pos, end)
     for index, (tag, raw) in enumerate(tags):
         if tag == _ENDPOINTS_TAG:
@@ -188,8 +195,9 @@ def fit_tags(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> bytes 
 
 
 def fit_array(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> bytes | None:
-    """Return the bytes from the array at `pos` to `end` with addresses for clients, in the same length (share APIs).
-    None if the array is empty.
+    """Return buf[pos:end], which begins with an array of brokers, with their addresses for clients, in the same length.
+
+    For the share APIs, whose length prefix has already been forwarded. None if the array is empty.
     """
     if pos < end and buf[pos] == 1:
         return None
@@ -248,7 +256,7 @@ def _fill(tags: Tags, size: int) -> bytes | None:
 
 
 def rewrite_find_coordinator(frame: bytes, version: int, address_map: AddressMap) -> bytes:
-    """Return a whole FindCoordinator response with the coordinators' addresses for clients."""
+    """Return a complete FindCoordinator response, with the coordinators' addresses replaced by those for clients."""
     end = len(frame)
     compact = flexible(FIND_COORDINATOR, version)
     pos = response_body_start(frame, 0, end, FIND_COORDINATOR, version)
@@ -315,7 +323,7 @@ def _mapped(
 
 
 def rewrite_describe_cluster(frame: bytes, version: int, address_map: AddressMap) -> bytes:
-    """Return a whole DescribeCluster response with the brokers' addresses for clients."""
+    """Return a complete DescribeCluster response, with the brokers' addresses replaced by those for clients."""
     end = len(frame)
     pos = response_body_start(frame, 0, end, DESCRIBE_CLUSTER, version)
     # Throttle time, error code, error message.
@@ -344,7 +352,7 @@ def rewrite_describe_cluster(frame: bytes, version: int, address_map: AddressMap
 
 
 def quorum_without_addresses(frame: bytes, version: int) -> bytes:
-    """Return a whole DescribeQuorum response without listeners; only for versions that may contain them.
+    """Return a complete DescribeQuorum response with the listeners of all nodes removed (version 2 and later).
 
     Raises:
         WireError: it is not such a response.
@@ -386,7 +394,7 @@ def _skip_partition(frame: bytes, pos: int, end: int) -> int:
 
 
 def names_broker(frame: Buffer, body: int, version: int) -> bool:
-    """Whether a whole DescribeConfigs request, whose fields begin at `body`, names a broker.
+    """Whether a complete DescribeConfigs request, whose fields begin at `body`, requests a broker's configs.
 
     Raises:
         WireError: it is not such a request.
@@ -408,7 +416,7 @@ def names_broker(frame: Buffer, body: int, version: int) -> bool:
 
 
 def configs_without_addresses(frame: bytes, version: int) -> bytes:
-    """Return a whole DescribeConfigs response without the values of configs that contain addresses.
+    """Return a complete DescribeConfigs response with the values removed of all configs that contain addresses.
 
     Raises:
         WireError: it is not such a response.

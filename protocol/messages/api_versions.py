@@ -29,11 +29,11 @@ _NOTHING: Final[Mapping[int, int]] = {}
 def software(buf: Buffer, body: int, end: int, version: int) -> str:
     """Return the name and version of a client's software, such as "apache-kafka-java 4.0.0".
 
-    "" if the request does not say it, is not complete here, or says what brokers refuse.
+    "" if an ApiVersions request does not contain it (before version 3), has not arrived so far, or is invalid.
 
     Args:
         body: where the header's client id ends.
-        end: of the request, or of the bytes that are here.
+        end: the end of the request, or of its bytes that have arrived.
     """
     if version < _SOFTWARE_SINCE:
         return ""
@@ -55,12 +55,12 @@ def rewrite(
     offered: Mapping[int, int] = _NOTHING,
     newest_offered: Mapping[int, int] = _NOTHING,
 ) -> bytes:
-    """Return a whole ApiVersions response with the version ranges that Sluice supports.
+    """Return a complete ApiVersions response, with the versions of each API limited to those that Sluice supports.
 
     Args:
         version: the version of the request; a broker that does not support it responds in version 0 with error 35.
-        offered: the newest versions that Sluice supports beyond the broker, by API key.
-        newest_offered: the newest versions that are offered although broker and Sluice support later ones.
+        offered: by API key, a newest version that Sluice offers even if the broker does not support it.
+        newest_offered: by API key, the newest version to offer although broker and Sluice support later ones.
     """
     end = len(frame)
     pos = response_body_start(frame, 0, end, API_VERSIONS, version)

@@ -37,7 +37,7 @@ _HEAD_ROOM: Final = 32
 
 
 def read_describe(buf: Buffer, pos: int, end: int, version: int) -> tuple[list[Component], bool]:
-    """Decode the components, and whether the match is strict, of a request whose fields begin at `pos`.
+    """Decode a DescribeClientQuotas request whose fields begin at `pos`: its filter, and whether it is strict.
 
     Raises:
         WireError: the fields are not what this version has.
@@ -58,10 +58,10 @@ def read_describe(buf: Buffer, pos: int, end: int, version: int) -> tuple[list[C
 
 
 class AlterRequest:
-    """Iterates over the alterations of a request whose fields begin at `pos`.
+    """An AlterClientQuotas request, which decodes one alteration at a time when it is iterated over.
 
     Attributes:
-        validate_only: whether the request is only validated; known after the last alteration.
+        validate_only: whether the request is only to be validated; set after the last alteration.
     """
 
     def __init__(self, buf: Buffer, pos: int, end: int, version: int) -> None:
@@ -98,7 +98,7 @@ class AlterRequest:
 
 
 def read_parts(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[Parts, int]:
-    """Decode an entity; returns it with the position after it."""
+    """Decode the quota entity at `pos`: the types and names of its parts. Returns it with the position after it."""
     parts: list[tuple[str, str | None]] = []
     size, pos = _array(buf, pos, end, compact, PARTS_MAX)
     for _ in range(size):
@@ -113,7 +113,7 @@ def read_parts(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[Parts, i
 def describe_response(
     version: int, correlation_id: int, entries: Iterable[tuple[Parts, Mapping[str, float]]]
 ) -> bytearray:
-    """Encode a response with entities and their limits."""
+    """Encode a DescribeClientQuotas response with these entities and their limits by quota key."""
     compact = _compact(DESCRIBE_CLIENT_QUOTAS, version)
     tags = b"\0" if compact else b""
     body = bytearray(_HEAD_ROOM)
@@ -130,7 +130,7 @@ def describe_response(
 
 
 def describe_error(version: int, correlation_id: int, error_code: int, message: str) -> bytearray:
-    """Encode a response with an error and without entities."""
+    """Encode a DescribeClientQuotas response with an error, and without entities."""
     compact = _compact(DESCRIBE_CLIENT_QUOTAS, version)
     head = (
         _INT32.pack(0) + _INT16.pack(error_code) + string_bytes(message, compact) + count_bytes(-1, compact)
@@ -141,7 +141,7 @@ def describe_error(version: int, correlation_id: int, error_code: int, message: 
 def alter_response(
     version: int, correlation_id: int, results: Iterable[tuple[Parts, int, str | None]]
 ) -> bytearray:
-    """Encode a response with an error code and message for each entity; 0 and None if it succeeded."""
+    """Encode an AlterClientQuotas response: each entity with its error code (0: success) and message (None: none)."""
     compact = _compact(ALTER_CLIENT_QUOTAS, version)
     tags = b"\0" if compact else b""
     body = bytearray(_HEAD_ROOM)

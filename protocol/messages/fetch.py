@@ -44,8 +44,9 @@ _ZERO = b"\x00"
 
 
 class FetchFields(NamedTuple):
-    """The scalars of a request, and where some of them are in the original buffer: -1 if the version has no such
-    field.
+    """The fields of a Fetch request before its topics.
+
+    `*_at` are the positions of fields in the buffer that was read; -1 if the version has no such field.
     """
 
     replica_id: int
@@ -60,10 +61,10 @@ class FetchFields(NamedTuple):
 
 
 def read_request(buf: Buffer, body_pos: int, end: int, version: int) -> FetchFields | None:
-    """Return the scalars of a request whose body begins at `body_pos`; None if `end` precedes their end.
+    """Return the fields before the topics of a Fetch request whose body begins at `body_pos`.
 
-    `end` is the end of the available bytes of this frame. Since version 15 the id of a follower is in a tag after the
-    topics (`replica_id`); -1 (a consumer) is returned here.
+    None if they are not complete before `end`, the end of the frame or of its bytes that have arrived. Since version
+    15 the id of a follower is in a tag after the topics (`replica_id`); -1 (a consumer) is returned here.
     """
     if version >= REPLICA_TAG_SINCE:
         if body_pos + 21 > end:
@@ -94,7 +95,7 @@ def _read_old_request(buf: Buffer, body_pos: int, end: int, version: int) -> Fet
 def empty_response(
     version: int, correlation_id: int, session_id: int, throttle_ms: int, error_code: int = 0
 ) -> bytes:
-    """Encode a response without topics: a throttled client gets it instead of records (KIP-219)."""
+    """Encode a Fetch response without topics, with which Sluice responds to a throttled client (KIP-219)."""
     if not 0 <= version <= VERSION_MAX:
         raise UnknownVersionError(f"no empty response is known for Fetch version {version}")
     parts = [_INT32.pack(correlation_id)]
@@ -110,8 +111,10 @@ def empty_response(
 
 
 class Topics(NamedTuple):
-    """The partitions of a whole request with their entries, and its forgotten partitions, both in order.
-    `end`: the position after both.
+    """The partitions of a complete Fetch request with their encoded entries, and its forgotten ones, both in order.
+
+    Attributes:
+        end: the position after both in the frame.
     """
 
     partitions: dict[TopicPartition, bytes]
@@ -120,20 +123,20 @@ class Topics(NamedTuple):
 
 
 class ReadRequest(bytes):
-    """A whole request whose topics are decoded in advance (`read_ahead`)."""
+    """The bytes of a complete Fetch request, with its topics already decoded (`read_ahead`)."""
 
     topics: Topics
     read_as: tuple[int, int]  # where its body begins, and its version
 
     def now(self, frame: Buffer) -> "ReadRequest":
-        """Return this request with the scalars of `frame`, which may have been changed since."""
+        """Return the same request with the bytes of `frame`, whose fields before the topics may have been changed."""
         read = ReadRequest(frame)
         read.topics, read.read_as = self.topics, self.read_as
         return read
 
 
 def read_ahead(frame: bytes, body_pos: int, version: int) -> ReadRequest:
-    """Decode a whole request's topics; call it in a thread if the request is large.
+    """Decode the topics of a complete Fetch request; call it in a thread if the request is large.
 
     Raises:
         WireError: the request is malformed.
@@ -147,7 +150,9 @@ def read_ahead(frame: bytes, body_pos: int, version: int) -> ReadRequest:
 def full_topics(
     frame: Buffer, body_pos: int, version: int
 ) -> tuple[dict[TopicPartition, bytes], list[TopicPartition]]:
-    """Return a whole request's partitions with their entries, and its forgotten partitions, both in order."""
+    """Return the partitions of a complete Fetch request with their encoded entries, and its forgotten ones, in
+    order.
+    """
     topics = _topics(frame, body_pos, version)
     return topics.partitions, topics.forgotten
 
@@ -172,7 +177,7 @@ def encode_request(
     partitions: dict[TopicPartition, bytes],
     forgotten: list[TopicPartition],
 ) -> bytes:
-    """Return the request with another epoch and other partitions; all other bytes are unchanged."""
+    """Return a Fetch request with another session epoch and other partitions; all other bytes are unchanged."""
     named, gone = TopicArray(version), TopicArray(version)
     named.extend((topic, entry) for (topic, _), entry in partitions.items())
     gone.extend((topic, _INT32.pack(partition)) for topic, partition in forgotten)
@@ -188,10 +193,13 @@ def join_request(
     named: "TopicArray",
     forgotten: "TopicArray",
 ) -> bytes:
-    """Return the request with other scalars, another epoch and other partitions; all other bytes are unchanged.
+    """Return a Fetch request with other fields before the topics, and other partitions; the rest is unchanged.
 
     Args:
-        scalars: the beginning of a request that has the new scalars.
+        frame: the complete request.
+        scalars: the beginning of a frame, with the new fields before the topics.
+        session_epoch: the session epoch, which replaces that in `scalars`.
+        named, forgotten: the new partitions to add or update, and to forget.
     """
     assert version >= 7, "sessions began with version 7"
     scalars_end = body_pos + _scalars_size(version)
@@ -207,7 +215,7 @@ def join_request(
 
 
 def epoch_position(body_pos: int, version: int) -> int:
-    """Return where the session epoch of a request is (version 7 and later): the last scalar before the topics."""
+    """Return the position of the session epoch in a Fetch request (version 7 and later): just before the topics."""
     return body_pos + _scalars_size(version) - 4
 
 
@@ -274,10 +282,10 @@ def _read_forgotten(buf: Buffer, pos: int, end: int, version: int, forgotten: li
 
 
 class TopicArray:
-    """Encodes topics with their partitions; consecutive partitions of a topic share an entry, as in Kafka's own
-    client. Their order is kept, since it is their priority (KIP-74).
+    """Encodes the array of topics and partitions of a Fetch request; consecutive partitions of a topic share an entry.
 
-    Thousands are encoded while the loop is blocked: in one Python loop, without objects for the garbage collector.
+    The order of partitions is kept, since it is their priority (KIP-74). Thousands are encoded while the event loop is
+    blocked, so this is one Python loop that creates no objects for the garbage collector.
     """
 
     __slots__ = ("_compact", "_count", "_entries", "_named", "_tags", "_topic", "_topics", "_written")
@@ -294,7 +302,7 @@ class TopicArray:
         self._count = 0
 
     def extend(self, partitions: Iterable[tuple[bytes, bytes]]) -> None:
-        """Append partitions: each one's topic, and its bytes."""
+        """Append partitions, each given as its topic (name or id) and its encoded entry."""
         last, entries, count = self._topic, self._entries, self._count
         for topic, raw in partitions:
             if topic != last:
@@ -307,7 +315,7 @@ class TopicArray:
         self._count = count
 
     def parts(self) -> tuple[bytes, bytearray]:
-        """Return the array's count and topics, after the last partition."""
+        """Return the array in two parts, its length and its topics. Call it once, after the last partition."""
         self._end_topic()
         return count_bytes(self._topics, self._compact), self._written
 
@@ -332,7 +340,7 @@ def _count_bytes(size: int, compact: bool) -> bytes:
 
 
 def replica_id(frame: Buffer, body_pos: int, version: int) -> int:
-    """Return the replica id in the tags of a whole request since version 15; -1 if it has none (KIP-903)."""
+    """Return the replica id in the tags of a complete Fetch request of version 15 or later (KIP-903); -1 if none."""
     end = len(frame)
     # A cheap check for a ReplicaState tag of 13 bytes at the very end; only then is the request parsed.
     if version < REPLICA_TAG_SINCE or end - body_pos < 15 or frame[end - 15] != 1 or frame[end - 14] != 13:

@@ -88,7 +88,7 @@ class _Session:
         self.forgotten: dict[TopicPartition, None] = {}
 
     def merge(self, partitions: dict[TopicPartition, bytes], forgotten: list[TopicPartition]) -> None:
-        """Add a later request's changes: a request with all of them has the effect of both."""
+        """Add the changes of a later request, so that one request with all changes has the effect of both."""
         # There may be thousands, and this blocks the loop: set operations instead of one step per partition.
         for key in self.forgotten.keys() & partitions.keys():
             del self.forgotten[key]
@@ -101,7 +101,7 @@ class _Session:
         self.kept_bytes += sum(map(len, self.partitions.values()))
 
     def clear_changes(self) -> None:
-        """Clear the changes, since the request that is sent to the broker now contains them."""
+        """Remove all changes, since the request that is now sent to the broker contains them."""
         self.partitions, self.forgotten = {}, {}
         self.kept_bytes = SESSION_BYTES
 
@@ -112,7 +112,7 @@ class _Session:
         )
 
     def changed(self) -> bool:
-        """Whether the broker has not received all changes."""
+        """Whether there are changes that the broker has not received."""
         return bool(self.partitions or self.forgotten)
 
 
@@ -132,7 +132,9 @@ class _AddressSessions:
 
 
 def must_forward(fields: FetchFields) -> bool:
-    """Whether the request must reach the broker: it ends its session, which would otherwise keep a slot there."""
+    """Whether the request must reach the broker, since it ends a fetch session that would otherwise stay in its
+    cache.
+    """
     return fields.session_epoch == FINAL_EPOCH and fields.session_id != 0
 
 
@@ -148,7 +150,10 @@ def _within_limits(partitions: dict[TopicPartition, bytes], forgotten: list[Topi
 
 
 class SessionTable:
-    """The sessions with local responses, by broker and session id.
+    """The fetch sessions in which Sluice has responded to requests itself, by broker and session id.
+
+    For each it keeps how far the client's epoch is ahead of the broker's, and the changes that the broker has not
+    received.
 
     Attributes:
         kept_bytes: the memory of all sessions in bytes, at most `bytes_max`.
@@ -170,11 +175,13 @@ class SessionTable:
 
     @property
     def has_shifted(self) -> bool:
-        """Whether there is any session with a local response; if not, no request needs translation."""
+        """Whether there is any such session; if not, no Fetch needs to be translated (`forward`)."""
         return bool(self._sessions)
 
     def is_shifted(self, broker: Hashable, session_id: int) -> bool:
-        """Whether requests of this session must be translated by `forward`."""
+        """Whether the requests of this session must be translated by `forward`, since epochs of client and broker
+        differ.
+        """
         return (broker, session_id) in self._sessions
 
     def respond_locally(
@@ -187,7 +194,7 @@ class SessionTable:
         now_ms: int,
         address: str = "",
     ) -> int:
-        """Take a complete request that the broker will not receive, and keep its changes for the next forwarded one.
+        """Register that Sluice responds to a complete Fetch itself; its changes go to the broker with the next one.
 
         Args:
             address: the client's address, to which the memory is attributed.
@@ -230,7 +237,7 @@ class SessionTable:
     def forward(
         self, broker: Hashable, fields: FetchFields, frame: Buffer, body_pos: int, version: int, now_ms: int
     ) -> bytes | None:
-        """Return the complete request to send to the broker; None to forward it unchanged.
+        """Return a complete Fetch with the broker's epoch and all pending changes; None to forward it unchanged.
 
         Raises:
             WireError: the request is malformed; its session is unchanged.
@@ -269,7 +276,7 @@ class SessionTable:
         return out
 
     def drop(self, broker: Hashable, session_id: int) -> None:
-        """Remove a session that the broker has ended: with an error of the whole response, or another session id."""
+        """Remove a session that the broker has ended, by an error of the whole response or by another session id."""
         self._pop((broker, session_id))
 
     def expire(self, now_ms: int) -> int:

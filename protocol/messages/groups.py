@@ -29,7 +29,7 @@ GROUP_APIS: Final = frozenset(
 
 
 def session_timeout_ms(buf: Buffer, body_pos: int, end: int, version: int) -> int:
-    """Return the session timeout of a JoinGroup; the default where it has none above 0.
+    """Return the session timeout of a JoinGroup request in ms; the default if it is 0 or less.
 
     The timeout directly follows the group's name.
 

@@ -49,13 +49,18 @@ _TOPIC_OPERATIONS_SINCE: Final = 8
 
 
 def rewrite_head(frame: bytes, version: int, address_map: AddressMap) -> tuple[int, bytes]:
-    """Return a response's head, up to the end of the brokers, with addresses for clients; `frame` may be incomplete.
+    """Return the beginning of a Metadata response, to the end of the brokers, with their addresses for clients.
+
+    Args:
+        frame: the bytes of the response that have arrived.
 
     Returns:
-        The number of replaced bytes, and the new bytes with the frame's new length; 0 and none if incomplete.
+        The number of bytes to replace, and the new ones, which begin with the new length prefix; 0 and b"" if more
+        bytes
+        must arrive.
 
     Raises:
-        WireError: the frame ends before its array, or its fields cannot be.
+        WireError: the response is malformed.
     """
     if len(frame) < 4:
         return 0, b""
@@ -99,13 +104,13 @@ def _rewrite(buf: bytes, end: int, length: int, version: int, address_map: Addre
 
 
 class TopicsRequest(NamedTuple):
-    """The topics that a request asks for.
+    """The topics that a Metadata request asks for.
 
     Attributes:
-        names: the topics' names; empty if all are requested, or topics are identified by id.
-        creates: whether missing topics are created, if the broker is configured so (KIP-204).
-        creates_at: the position of that flag in the frame; -1 before version 4, which always creates.
-        by_id: whether any topic is identified by id.
+        names: the topics' names; empty if all are requested, or if topics are named by id.
+        creates: whether it allows the broker to create missing topics (KIP-204).
+        creates_at: the position of that flag in the frame; -1 before version 4, which always allows it.
+        by_id: whether any topic is named by id.
     """
 
     names: tuple[str, ...]
@@ -115,7 +120,7 @@ class TopicsRequest(NamedTuple):
 
 
 class TopicMetadata(NamedTuple):
-    """A topic in a broker's response; `partitions` is their number, 0 for an unknown topic."""
+    """A topic in a Metadata response; `partitions` is the number of its partitions, 0 for an unknown topic."""
 
     error_code: int
     name: str | None
@@ -124,7 +129,7 @@ class TopicMetadata(NamedTuple):
 
 
 def request_by_name(names: Sequence[str], correlation_id: int, client_id: bytes) -> bytes:
-    """Encode a request for topics by name, which creates none."""
+    """Encode a Metadata request for topics by name, which does not create missing ones."""
     head = REQUEST_HEAD.pack(0, METADATA, BY_NAME_VERSION, correlation_id, len(client_id))[4:]
     topics = b"".join(len(raw).to_bytes(2, "big") + raw for raw in (name.encode() for name in names))
     body = head + client_id + _INT32.pack(len(names)) + topics + b"\0"
@@ -132,7 +137,7 @@ def request_by_name(names: Sequence[str], correlation_id: int, client_id: bytes)
 
 
 def request_by_id(topic_ids: Sequence[bytes], correlation_id: int, client_id: bytes) -> bytes:
-    """Encode a request for topics by id."""
+    """Encode a Metadata request for topics by topic id."""
     head = REQUEST_HEAD.pack(0, METADATA, BY_ID_VERSION, correlation_id, len(client_id))[4:]
     # Header tags; per topic its id, a null name, no tags; then: create none, no authorized operations, no tags.
     topics = b"".join(topic_id + b"\0\0" for topic_id in topic_ids)
@@ -141,7 +146,7 @@ def request_by_id(topic_ids: Sequence[bytes], correlation_id: int, client_id: by
 
 
 def read_request(frame: Buffer, body: int, version: int) -> TopicsRequest:
-    """Decode a whole request whose fields begin at `body`.
+    """Decode a complete Metadata request whose fields begin at `body`.
 
     Raises:
         WireError: it is not such a request, or its version is unknown.
@@ -169,13 +174,13 @@ def read_request(frame: Buffer, body: int, version: int) -> TopicsRequest:
 
 
 def read_topics(frame: Buffer, version: int, most: int | None = None) -> list[TopicMetadata]:
-    """Return the topics of a whole response.
+    """Return the topics of a complete Metadata response.
 
     Args:
-        most: a response with more topics is refused before any is decoded.
+        most: the largest accepted number of topics; None for any number.
 
     Raises:
-        WireError: it is not such a response, or its version is unknown.
+        WireError: it is malformed, its version is unknown, or it has more topics than `most`.
     """
     _check(version)
     end = len(frame)
@@ -206,10 +211,10 @@ def read_topics(frame: Buffer, version: int, most: int | None = None) -> list[To
 
 
 def read_sizes(frame: Buffer, version: int, most: int) -> dict[str | bytes, int]:
-    """Return the partition count of each existing topic in a whole response, by name and by id.
+    """Return the number of partitions of each existing topic in a complete Metadata response, by name and by id.
 
     Raises:
-        WireError: it is not such a response, or has more topics than requested.
+        WireError: it is malformed, or has more than `most` topics.
     """
     sizes: dict[str | bytes, int] = {}
     for topic in read_topics(frame, version, most):

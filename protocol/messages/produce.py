@@ -19,7 +19,9 @@ _ENDPOINTS_SINCE: Final = 10
 
 
 def acks(buf: Buffer, body_pos: int, end: int, version: int) -> int | None:
-    """Return the requested acknowledgements (0: there is no response); None if `end` precedes them."""
+    """Return the acks of a Produce request (0: there is no response); None if that field is not complete before
+    `end`.
+    """
     pos = body_pos
     if version >= 9:
         if pos >= end:
@@ -44,11 +46,12 @@ def acks(buf: Buffer, body_pos: int, end: int, version: int) -> int | None:
 
 
 def read_response(frame: bytes, version: int, address_map: AddressMap | None) -> tuple[bytes, int]:
-    """Return a response with the brokers' addresses for clients (version 10 and later).
+    """Return a complete Produce response with the brokers' addresses for clients (version 10 and later).
+
     The second value is the position of its throttle time, -1 in versions without one.
 
     Args:
-        frame: a whole frame with its length prefix; returned itself if nothing changes.
+        frame: the response with its length prefix; it is returned itself if nothing changes.
         address_map: None if addresses are not rewritten (sidecar).
     """
     pos = throttle.locate(frame, PRODUCE, version)
@@ -64,7 +67,11 @@ def read_response(frame: bytes, version: int, address_map: AddressMap | None) ->
 
 
 def with_throttle_time(frame: bytes, throttle_at: int, throttle_ms: int) -> bytes:
-    """Return the response with the larger of both throttle times; the same bytes if that is the broker's."""
+    """Return a Produce response with the larger throttle time: its own, or `throttle_ms`.
+
+    Args:
+        throttle_at: the position of the throttle time.
+    """
     if throttle_ms <= max(_INT32.unpack_from(frame, throttle_at)[0], 0):
         return frame
     return frame[:throttle_at] + _INT32.pack(throttle_ms) + frame[throttle_at + 4 :]

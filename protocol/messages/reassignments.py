@@ -52,7 +52,7 @@ Target: TypeAlias = tuple[int, ...] | None
 
 
 class Ongoing(NamedTuple):
-    """A partition's reassignment. `replicas` are the target replicas, then those being removed."""
+    """The reassignment of one partition; `replicas` are the target replicas, followed by those being removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -60,14 +60,17 @@ class Ongoing(NamedTuple):
 
 
 class Stepping(NamedTuple):
-    """The step under way of a partition: the proposal's CurrentPartitionReassignmentBatch."""
+    """The present step of a partition's reassignment, from `current` to `target` replicas.
+
+    KIP-435 calls it CurrentPartitionReassignmentBatch.
+    """
 
     current: tuple[int, ...]
     target: tuple[int, ...]
 
 
 class Reassignments(NamedTuple):
-    """The reassignments under way."""
+    """A ListPartitionReassignments response: the reassignments under way, by partition."""
 
     throttle_time_ms: int
     error_code: int
@@ -76,12 +79,12 @@ class Reassignments(NamedTuple):
 
     @property
     def adding(self) -> dict[Partition, frozenset[int]]:
-        """The brokers being added, of those partitions that have any."""
+        """The brokers that are being added, by partition; partitions without any are left out."""
         return {key: frozenset(one.adding) for key, one in self.ongoing.items() if one.adding}
 
 
 class Wanted(NamedTuple):
-    """The partitions that a list request asks for; None for all reassignments under way."""
+    """The partitions that a ListPartitionReassignments request asks for; None for all."""
 
     partitions: frozenset[Partition] | None
 
@@ -114,7 +117,7 @@ def read_list_response(frame: Buffer) -> Reassignments:
 
 
 def read_batch(frame: Buffer) -> tuple[Reassignments, dict[Partition, Stepping]]:
-    """Decode a whole response of version 1.
+    """Decode a complete ListPartitionReassignments response of version 1, which also lists present steps (KIP-435).
 
     Raises:
         WireError: it is not such a response.
@@ -129,7 +132,11 @@ def read_batch(frame: Buffer) -> tuple[Reassignments, dict[Partition, Stepping]]
 def write_list_response(
     found: Reassignments, correlation_id: int, batch: Mapping[Partition, Stepping] | None = None
 ) -> bytes:
-    """Encode a whole response: of version 1 if `batch` is given, even if it is empty; otherwise of version 0."""
+    """Encode a complete ListPartitionReassignments response.
+
+    Args:
+        batch: the present steps, with which the response has version 1 (KIP-435); None for version 0.
+    """
     body = (
         RESPONSE_HEAD.pack(0, correlation_id)[4:]
         + b"\0"
@@ -212,7 +219,11 @@ def _layout(sizes: tuple[int, ...]) -> Struct:
 
 
 class AlterRequest(NamedTuple):
-    """The fields of an alter request, partitions in its order; one may occur twice. Null replicas (None) cancel."""
+    """The fields of an AlterPartitionReassignments request.
+
+    Attributes:
+        wanted: partitions with their target replicas (None cancels), in the request's order; one may occur twice.
+    """
 
     timeout_ms: int
     allow_factor_change: bool
@@ -220,14 +231,19 @@ class AlterRequest(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The error code and message for one partition."""
+    """An error code, 0 for success, and a message, of one partition or of a whole request."""
 
     error_code: int = 0
     error_message: str | None = None
 
 
 class AlterResponse(NamedTuple):
-    """The result of a request: its error, and the outcome of each partition in the response's order."""
+    """The fields of an AlterPartitionReassignments response.
+
+    Attributes:
+        outcome: the error of the whole request.
+        partitions: the outcome of each partition, in the response's order.
+    """
 
     throttle_time_ms: int
     allow_factor_change: bool
@@ -236,7 +252,7 @@ class AlterResponse(NamedTuple):
 
 
 def read_head(frame: Buffer, body: int, version: int) -> AlterRequest:
-    """Decode the fields before the partitions; the returned request has no partitions.
+    """Decode the first fields of an AlterPartitionReassignments request; the returned one has no partitions.
 
     Raises:
         WireError: the request is incomplete, or its version is unknown.
@@ -258,7 +274,7 @@ def read_alter_request(frame: Buffer, body: int, version: int) -> AlterRequest:
 
 
 def request_body(asked: AlterRequest, version: int) -> bytes:
-    """Encode a request's fields."""
+    """Encode the fields of an AlterPartitionReassignments request, without a header."""
     _check(version)
     parts = [asked.timeout_ms.to_bytes(4, "big", signed=True)]
     if version >= _ALLOW_SINCE:
@@ -274,7 +290,7 @@ def request_body(asked: AlterRequest, version: int) -> bytes:
 
 
 def request_frame(asked: AlterRequest, version: int, correlation_id: int, client_id: bytes | None) -> bytes:
-    """Encode a whole request."""
+    """Encode a complete AlterPartitionReassignments request, with length prefix and header."""
     size = -1 if client_id is None else len(client_id)
     head = REQUEST_HEAD.pack(0, ALTER_PARTITION_REASSIGNMENTS, version, correlation_id, size)[4:]
     body = head + (client_id or b"") + b"\0" + request_body(asked, version)

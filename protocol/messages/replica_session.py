@@ -64,12 +64,12 @@ T = TypeVar("T")
 
 
 class Replica:
-    """One partition in a follower's session.
+    """One partition that a follower fetches in its session.
 
     Attributes:
-        entry: the follower's entry.
+        entry: the follower's encoded entry for it, as in its Fetch requests.
         sent: the last entry sent to the leader; None if the leader's session does not contain the partition.
-        high_watermark: the last one seen; -1 if there was none in this leader epoch.
+        high_watermark: the last one in the leader's responses; -1 if there was none in this leader epoch.
     """
 
     __slots__ = ("entry", "fetch_offset", "high_watermark", "leader_epoch", "max_bytes", "sent")
@@ -93,31 +93,36 @@ class Replica:
 
     @property
     def in_sync(self) -> bool:
-        """Whether it has reached the last high watermark; False without one (Kafka: no lag)."""
+        """Whether the follower has reached the last known high watermark; False if none is known."""
         return self.fetch_offset >= self.high_watermark >= 0
 
     def limited(self, max_bytes: int) -> bytes:
-        """Return the entry with at most `max_bytes` as its limit."""
+        """Return the entry with `max_bytes` in place of the follower's limit for this partition."""
         entry = self.entry
         return entry[:_LIMIT_AT] + _INT32.pack(max_bytes) + entry[_LIMIT_AT + 4 :]
 
 
 class FollowerRequest(ReadRequest):
-    """A whole request, decoded in advance. A full one has its partitions in `replicas`, and `topics` has no entries."""
+    """A complete Fetch request of a follower, already decoded.
+
+    A full request has its partitions in `replicas`, and `topics` has none.
+    """
 
     replicas: dict[TopicPartition, Replica]
 
 
 def is_full(fields: FetchFields) -> bool:
-    """Whether a request is a full one, which names every partition."""
+    """Whether a Fetch request is a full one, which names every partition of its session (KIP-227)."""
     return fields.session_id == 0 or fields.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
 
 
 def read_follower(frame: bytes, body_pos: int, version: int, full: bool) -> tuple[int, FollowerRequest]:
-    """Decode a follower's whole request, in a thread if it is large; returns its replica id (-1 for none) and it.
+    """Decode a follower's complete Fetch request; returns its replica id, -1 for none, and the decoded request.
+
+    Call it in a thread if the request is large.
 
     Args:
-        full: whether the request names every partition.
+        full: whether the request is a full one (`is_full`).
 
     Raises:
         WireError: it is malformed.
@@ -143,7 +148,7 @@ _INT32 = Struct(">i")
 
 
 class ReplicaSession:
-    """Both sessions of one connection between a follower and a leader.
+    """The fetch sessions of a follower's connection: that of the follower with Sluice, and Sluice's with the leader.
 
     For each request: `take` it; then either `respond_locally`, or `forward` and, when the head of the response has
     arrived, `responded`. A request with thousands of replicas is taken and forwarded in portions
@@ -195,10 +200,10 @@ class ReplicaSession:
         self._to_forget: dict[TopicPartition, bytes] = {}
 
     def take(self, fields: FetchFields, frame: FollowerRequest, body_pos: int, version: int) -> Portions[int]:
-        """Apply a complete request to the follower's session; its partitions' entries are moved out of `frame`.
+        """Apply a complete request to the follower's session; its partitions are moved out of `frame`.
 
         Returns:
-            0, or the error code of the response, after which the follower sends a full request.
+            0, or the error code with which to respond; the follower then sends a full request.
         """
         session_id, epoch = fields.session_id, fields.session_epoch
         assert frame.read_as == (body_pos, version), "parsed with other arguments"
@@ -228,7 +233,7 @@ class ReplicaSession:
         """Return the request to the leader; None to forward the follower's own unchanged.
 
         Args:
-            limits: by partition, the largest number of bytes; 0 leaves it out. Others keep the follower's limit.
+            limits: the max_bytes of partitions; 0 leaves a partition out. All others keep the follower's limit.
             max_wait_ms: how long the leader may wait for data; None for the follower's value.
         """
         renew = self.full or not self._leader_id
@@ -258,7 +263,7 @@ class ReplicaSession:
         return join_request(frame, scalars, body_pos, version, epoch, named, forgotten)
 
     def responded(self, error_code: int, session_id: int) -> tuple[int, int]:
-        """Apply the head of the leader's response; returns the error code and session id to send to the follower."""
+        """Apply error code and session id of the leader's response; returns those to send to the follower."""
         if error_code:
             if self.full or error_code not in (UNKNOWN_SESSION, WRONG_EPOCH):
                 self._drop_leader_session()
@@ -277,7 +282,9 @@ class ReplicaSession:
         return 0, self.session_id
 
     def respond_locally(self) -> int:
-        """Return the session id of an empty local response; the leader gets the changes with the next request."""
+        """Return the session id for an empty response by Sluice itself; the leader gets the changes with the next
+        request.
+        """
         assert not self.full, "the response to a full request contains all its partitions"
         return self.session_id
 
@@ -432,10 +439,13 @@ def _extend_forgotten(forgotten: TopicArray, keys: list[TopicPartition]) -> None
 def read_partitions(
     frame: Buffer, pos: int, end: int, read: Callable[[Buffer, int, int], tuple[T, int]]
 ) -> tuple[list[tuple[Partition, T]], int]:
-    """Return each partition with the result of `read`, in order, and the position after the topics.
+    """Decode an array of topics with partitions; returns the partitions in order, and the position after the array.
+
+    Args:
+        read: decodes the fields of one partition after its index; returns them with the position after them.
 
     Raises:
-        WireError: there are no topics, or more partitions than PARTITIONS_MAX.
+        WireError: the array is malformed, or has more partitions than PARTITIONS_MAX.
     """
     topics, pos = count(frame, pos, end, True)
     found: list[tuple[Partition, T]] = []
@@ -454,10 +464,10 @@ def read_partitions(
 
 
 def check_ended(pos: int, end: int) -> None:
-    """Check that the fields end at `end`.
+    """Check that no bytes follow the fields, which end at `pos`.
 
     Raises:
-        MalformedFieldError: there are such bytes.
+        MalformedFieldError: there are further bytes before `end`.
     """
     if pos != end:
         raise MalformedFieldError(f"{end - pos} bytes follow the fields, which end at byte {pos}")

@@ -85,11 +85,11 @@ _HALF_A_PAIR: Final = re.compile("[\ud800-\udfff]")
 
 
 class Verdict(NamedTuple):
-    """A broker's response to a token.
+    """A SaslAuthenticate response: the broker's result for a client's token.
 
     Attributes:
         error_code: 0 for success, or for the next step of the exchange.
-        start, stop: the position of the broker's token in the buffer; equal if it is empty.
+        start, stop: the range of the broker's token in the buffer; equal if it is empty.
         session_lifetime_ms: the time after which the client must authenticate again (KIP-368); 0 = never.
     """
 
@@ -135,7 +135,7 @@ def verdict(buf: Buffer, pos: int, end: int, version: int) -> Verdict:
 
 
 def plain_name(buf: bytes | bytearray, start: int, stop: int) -> str | None:
-    r"""Return the authentication id of a PLAIN token: the text between the first two zeros.
+    r"""Return the user name in the PLAIN token buf[start:stop]: the text between its first two zero bytes; None if invalid.
 
     >>> plain_name(b"\0alice\0alice-secret", 0, 19)
     'alice'
@@ -147,7 +147,9 @@ def plain_name(buf: bytes | bytearray, start: int, stop: int) -> str | None:
 
 
 def scram_name(buf: bytes | bytearray, start: int, stop: int) -> str | None:
-    """Return the user of a SCRAM client-first message; DELEGATION_TOKEN if it contains a token's id instead.
+    """Return the user name in the SCRAM client-first message buf[start:stop]; None if the message is invalid.
+
+    DELEGATION_TOKEN if it contains the id of a delegation token instead of a user.
 
     >>> scram_name(b"n,,n=a=2Cb=3D,r=fyko", 0, 20)
     'a,b='
@@ -162,7 +164,10 @@ def scram_name(buf: bytes | bytearray, start: int, stop: int) -> str | None:
 
 
 def bearer_name(buf: bytes | bytearray, start: int, stop: int, claim: str) -> str | None:
-    """Return one claim of the JWT in an OAUTHBEARER token, signed or not; None for an opaque token."""
+    """Return this claim of the JWT in the OAUTHBEARER token buf[start:stop], without checking its signature.
+
+    None if the token is not a JWT, or the claim is missing or not a name.
+    """
     first = _BEARER_FIRST.match(buf, start, stop)
     if first is None:
         return None

@@ -63,7 +63,7 @@ _NOT_CREATED: Final = Struct(">ih").pack(-1, -1)  # partitions and replication f
 
 
 class TopicMutation(NamedTuple):
-    """One topic of a request.
+    """One topic of a CreateTopics, CreatePartitions or DeleteTopics request.
 
     Attributes:
         name: None if the request has the topic's id.
@@ -81,16 +81,16 @@ class TopicMutation(NamedTuple):
 
     @property
     def key(self) -> tuple[str | None, bytes]:
-        """Name and id, by which a response's entry is matched."""
+        """Its name and id, by which the topic's result is found in the response."""
         return self.name, self.topic_id
 
 
 class MutationRequest(NamedTuple):
-    """A decoded request: its topics, and where they are.
+    """A decoded CreateTopics, CreatePartitions or DeleteTopics request: its topics, and where they are in the frame.
 
     Attributes:
         topics: in the request's order.
-        topics_at, topics_end: the range of the array in the frame, with its count.
+        topics_at, topics_end: the range of the array of topics in the frame, with its length.
         validate_only: whether the request is only validated.
         repeated: the keys of topics that occur more than once.
     """
@@ -104,7 +104,7 @@ class MutationRequest(NamedTuple):
 
 
 def read_request(frame: Buffer, body: int, api_key: int, version: int) -> MutationRequest:
-    """Parse a complete request; its fields begin at `body`.
+    """Parse a complete CreateTopics, CreatePartitions or DeleteTopics request, whose fields begin at `body`.
 
     Raises:
         WireError: it is malformed, or its version is unknown.
@@ -140,7 +140,7 @@ def read_request(frame: Buffer, body: int, api_key: int, version: int) -> Mutati
 def keep_topics(
     frame: Buffer, request: MutationRequest, kept: Sequence[TopicMutation], api_key: int, version: int
 ) -> bytes:
-    """Return the complete frame with only the topics in `kept`; all other bytes are unchanged."""
+    """Return a complete request frame with only the topics in `kept`; all other fields are unchanged."""
     runs: list[tuple[int, int]] = []  # of adjacent topics
     start = end = 0
     for topic in kept:
@@ -207,7 +207,7 @@ class TopicResult(NamedTuple):
     """The broker's result for one topic.
 
     Attributes:
-        name: None if the client may not see it.
+        name: None if the response has none: the client may not see it.
         partitions: the number of created partitions (CreateTopics 5 and later); -1 if the response does not have it.
         start, end: the range of its bytes in the frame.
     """
@@ -221,7 +221,7 @@ class TopicResult(NamedTuple):
 
 
 class MutationResponse(NamedTuple):
-    """A decoded response; `throttle_at` is the offset of the throttle time, -1 in versions without one."""
+    """A decoded response; `throttle_at` is the position of its throttle time, -1 in versions without one."""
 
     throttle_at: int
     topics: tuple[TopicResult, ...]
@@ -230,7 +230,7 @@ class MutationResponse(NamedTuple):
 
 
 def read_response(frame: Buffer, api_key: int, version: int) -> MutationResponse:
-    """Parse a complete response.
+    """Parse a complete response to CreateTopics, CreatePartitions or DeleteTopics.
 
     Raises:
         WireError: it is malformed.
@@ -254,7 +254,7 @@ def read_response(frame: Buffer, api_key: int, version: int) -> MutationResponse
 
 
 def rejected_entry(topic: TopicMutation, api_key: int, version: int) -> bytes:
-    """Return the response entry of a topic over the quota, as Kafka writes it."""
+    """Return a topic's entry in a response with THROTTLING_QUOTA_EXCEEDED, as Kafka writes it."""
     topic_id = topic.topic_id if version >= _ID_SINCE.get(api_key, version + 1) else b""
     return (
         string_bytes(topic.name, flexible(api_key, version)) + topic_id + _rejected_fields(api_key, version)
@@ -278,7 +278,7 @@ def _rejected_fields(api_key: int, version: int) -> bytes:
 def local_response(
     topics: Iterable[TopicMutation], api_key: int, version: int, correlation_id: int, throttle_ms: int
 ) -> bytes:
-    """Return the complete response to a request of which no topic was forwarded."""
+    """Return the complete response to a request of which Sluice has rejected all topics."""
     compact = flexible(api_key, version)
     rest = _rejected_fields(api_key, version)
     if version >= _ID_SINCE.get(api_key, version + 1):
@@ -293,7 +293,7 @@ def local_response(
 
 
 def match_results(response: MutationResponse, topics: Sequence[TopicMutation]) -> list[TopicResult | None]:
-    """Return the result of each topic; None for one that is not in the response.
+    """Return the broker's result for each of these topics of the request; None if the response has none.
 
     A topic that occurs twice in the request has one result, which belongs to the first of them.
     """
@@ -310,7 +310,7 @@ def match_results(response: MutationResponse, topics: Sequence[TopicMutation]) -
 def read_and_merge(
     frame: bytes, api_key: int, version: int, topics: Sequence[TopicMutation], rejected: frozenset[int]
 ) -> tuple[int, list[TopicResult | None], bytes]:
-    """Parse a complete response, and add entries with error 89 for the rejected topics.
+    """Parse a broker's complete response, and add THROTTLING_QUOTA_EXCEEDED (89) for each topic that Sluice rejected.
 
     Args:
         rejected: the indices of the topics that were not forwarded.
@@ -336,9 +336,11 @@ def read_and_merge(
 def merged_response(
     frame: Buffer, response: MutationResponse, entries: Iterable[TopicResult | bytes | None], *, compact: bool
 ) -> bytes:
-    """Return a broker's response with `entries` in this order: its own results, and entries encoded here as bytes.
+    """Return a broker's response with these entries, in this order.
 
-    Entries of the broker that are not among them are appended, so that none is lost.
+    Args:
+        entries: the broker's own results, and bytes of further entries; None is skipped. Results of the broker that are
+            not among them are appended, so that none is lost.
     """
     made: list[bytes] = []
     placed: set[int] = set()

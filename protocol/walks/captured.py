@@ -76,7 +76,10 @@ _ONE_BATCH_BYTES: Final = 4 + 3 + _BATCH_HEADER
 
 
 def records_in(buf: bytes | bytearray | memoryview, pos: int, stop: int, limit: int) -> int:
-    """Return the number of records in buf[pos:stop], from the batch headers before `limit`."""
+    """Return the number of records in the batches in buf[pos:stop], of which the bytes before `limit` have arrived.
+
+    UNCOUNTED if a batch's header has not arrived, or the batches are older than Kafka 0.11.
+    """
     total = 0
     for _ in range(_BATCHES_MAX):
         if pos + _BATCH_HEADER > limit:
@@ -126,7 +129,7 @@ class PartitionRows:
             self.add(topic, index, 0, 0)
 
     def add(self, topic: bytes, partition: int, size: int, records: int) -> None:
-        """Add a partition of `size` bytes; from PARTITIONS_MAX on, all are added up in the last entry."""
+        """Add a partition of `size` bytes; beyond PARTITIONS_MAX partitions, they are summed up in the last entry."""
         partitions = self.partitions
         if len(partitions) < PARTITIONS_MAX:
             partitions.append((topic, partition, size, records))
@@ -150,10 +153,11 @@ class _Captured(Walk):
     whole: bool
 
     def feed(self, buf: bytearray | memoryview, start: int, end: int, address_map: AddressMap | None) -> int:
-        """Continue the walk as `Walk.feed` does; it ends early in two cases, unless the rest is needed otherwise.
+        """Continue the walk as `Walk.feed` does, but end it early in two cases, so that the rest passes unread.
 
-        A malformed frame ends the walk instead of the connection, without any partition: the receiver will reject it.
-        A large rest that has not arrived is summed as one partition, unless the whole frame is walked (`whole`).
+        If the frame is malformed, no partition is captured, and its receiver will reject it. If a large part has not
+        arrived, it is captured as one partition, unless `whole`. Neither is done if the rest must be read for quotas or
+        addresses.
         """
         frame_end = start + self._left
         try:
@@ -176,7 +180,7 @@ class _Captured(Walk):
 
 
 class CapturedProduceWalk(_Captured, ProduceWalk):
-    """A walk through a captured Produce request."""
+    """A walk through a Produce request that collects each partition's bytes and number of records."""
 
     __slots__ = ("rows", "whole")
 
@@ -192,7 +196,7 @@ class CapturedProduceWalk(_Captured, ProduceWalk):
 
 
 class CapturedFetchWalk(_Captured, FetchWalk):
-    """A walk through a captured Fetch response."""
+    """A walk through a Fetch response that collects each partition's bytes and number of records."""
 
     __slots__ = ("rows", "whole")
 
@@ -210,7 +214,9 @@ class CapturedFetchWalk(_Captured, FetchWalk):
 def read_plain_fetch(
     buf: bytes | bytearray, pos: int, end: int, frame_end: int, version: int
 ) -> list[PartitionRecords] | None:
-    """Return the partitions of a plain response, as a walk would; None if it is not plain and must be walked.
+    """Return the partitions of a plain Fetch response at once; None if it is not plain, and must be walked instead.
+
+    A plain response has few partitions, no aborted transactions and no tags, and nearly all of them are plain.
 
     Args:
         pos: where the response begins, with its length prefix.

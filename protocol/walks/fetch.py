@@ -45,7 +45,7 @@ STATUSES_MAX: Final = 250
 
 
 class FetchWalk(Walk):
-    """A walk through one Fetch response."""
+    """A walk through one Fetch response, which can count each topic's bytes and rewrite brokers' addresses."""
 
     __slots__ = ("_aborted", "_fixed", "_partition_head", "_version")
 
@@ -196,7 +196,12 @@ class FetchWalk(Walk):
 
 
 class ReplicaStatus(NamedTuple):
-    """The status of one partition in a response. `batch_bytes`: the size of its first batch; 0 without records."""
+    """The status of one partition in a leader's Fetch response to a follower.
+
+    Attributes:
+        records_bytes: the size of its records; 0 if it has none.
+        batch_bytes: the size of its first batch; 0 if it has none.
+    """
 
     key: TopicPartition
     error_code: int
@@ -210,7 +215,7 @@ class ReplicaStatuses:
     """A sink that collects the status of each replica.
 
     Attributes:
-        statuses: the partitions so far; their reader empties the list. With STATUSES_MAX of them the walk is `full`.
+        statuses: the partitions so far; the caller empties the list. With STATUSES_MAX of them the walk is `full`.
     """
 
     statuses: list[ReplicaStatus] = field(default_factory=list)
@@ -239,10 +244,10 @@ class ReplicaStatuses:
 
 
 class ReplicaWalk(FetchWalk):
-    """A walk through a leader's response to a follower.
+    """A walk through a leader's Fetch response to a follower that collects the status of each partition.
 
     Attributes:
-        statuses: the partitions since its reader emptied the list.
+        statuses: the partitions since the caller last emptied the list.
     """
 
     __slots__ = ("statuses",)

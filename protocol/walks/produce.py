@@ -24,7 +24,7 @@ _TOPIC_IDS_SINCE: Final = 13
 
 
 class ProduceWalk(Walk):
-    """A walk through one Produce request."""
+    """A walk through one Produce request, which can count each topic's bytes and report each partition."""
 
     __slots__ = ("_version",)
 

@@ -36,11 +36,11 @@ PARTITIONS_MAX: Final = 10_000
 
 
 class ShareFetchFields(NamedTuple):
-    """The fields of a ShareFetch request.
+    """The fields of a ShareFetch request that Sluice uses.
 
     Attributes:
-        numbers_at: the offset of the session epoch; the limits that `limit` and `request_no_records` change follow it.
-        acknowledges: whether it acknowledges or renews records, or ends its session, and must reach the broker.
+        numbers_at: the position of the session epoch; the fields that `limit` and `request_no_records` change follow.
+        acknowledges: whether it must reach the broker, since it acknowledges or renews records, or ends its session.
     """
 
     max_wait_ms: int
@@ -62,7 +62,7 @@ def fetch_waits(buf: Buffer, body_pos: int, end: int) -> tuple[int, int]:
 
 
 def read_fetch(buf: Buffer, body_pos: int, end: int, version: int) -> ShareFetchFields:
-    """Return the fields of a complete ShareFetch request; they begin at `body_pos`.
+    """Return the fields of a complete ShareFetch request, which begin at `body_pos`.
 
     Raises:
         WireError: the frame ends before them.
@@ -79,13 +79,13 @@ def read_fetch(buf: Buffer, body_pos: int, end: int, version: int) -> ShareFetch
 
 
 def limit(buf: bytearray, fields: ShareFetchFields, max_bytes: int, max_wait_ms: int) -> None:
-    """Reduce the request's max_bytes and max_wait_ms to at most these values, in place."""
+    """Set max_bytes and max_wait_ms of a ShareFetch request to these smaller values, in place."""
     min_bytes = min(fields.min_bytes, max_bytes)
     _THREE_INT32.pack_into(buf, fields.numbers_at + _WAIT_AT, max_wait_ms, min_bytes, max_bytes)
 
 
 def request_no_records(buf: bytearray, fields: ShareFetchFields) -> None:
-    """Set max_records and max_wait_ms to 0, in place: the broker then only processes its acknowledgements."""
+    """Set max_records and max_wait_ms of a ShareFetch to 0, in place: the broker only handles its acknowledgements."""
     _TWO_INT32.pack_into(buf, fields.numbers_at + _WAIT_AT, 0, 0)  # max_wait_ms, min_bytes
     _INT32.pack_into(buf, fields.numbers_at + _MAX_RECORDS_AT, 0)
 
@@ -109,7 +109,7 @@ def _acknowledges(buf: Buffer, pos: int, end: int) -> bool:
 
 
 class ShareWalk(Walk):
-    """A walk through one ShareFetch or ShareAcknowledge response."""
+    """A walk through one ShareFetch or ShareAcknowledge response, to count topics' bytes and rewrite addresses."""
 
     __slots__ = ("_acquired", "_api_key", "_head_size")
 

@@ -64,11 +64,11 @@ TopicWatch = Callable[[bytearray | memoryview, int, int], None]
 
 
 class FullError(Exception):
-    """The walk can continue only after the collected values were taken; the step has changed nothing."""
+    """Raised by a sink or step when the caller must first take the collected values; the step is then repeated."""
 
 
 class PartitionSink(Protocol):
-    """Receives each partition of a walk once."""
+    """An object to which a walk reports each partition of a frame once."""
 
     def partition(
         self,
@@ -98,12 +98,12 @@ class PartitionSink(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Walk:
-    """The base class: counts the frame's bytes and runs the steps of a subclass.
+    """The base class of walks: reads a frame step by step while it is forwarded, by the steps of a subclass.
 
     Args:
-        _left: the bytes of the frame that are not passed yet, with its length prefix.
+        _left: the number of bytes of the frame that are not passed yet, with its length prefix.
         _compact: whether its version is flexible.
-        sizes: counts the bytes of topics; None if they are not counted.
+        sizes: where to count the bytes of each topic; None if they are not counted.
         sink: receives the partitions; None if they are not reported.
         by_id: whether its version names topics by id.
     """
