@@ -99,23 +99,30 @@ class Engine:
         self._apply_change()
 
     def share(self, budgets: Budgets) -> None:
-        """Make every limiter use only this process's share of its quota. Call it before the first client."""
+        """Let every limiter use only this process's share of its quota (`quotas.sharing`). Call it before the first
+        client.
+        """
         assert not self._limiters, "a limiter that is in use has its whole quota"
         self.budgets = budgets
 
     def refresh(self, lease_until_ms: int | None) -> None:
-        """Make every limiter read its share again before its next use, and once more when the lease is over."""
+        """Make every limiter read its share again before its next use, and once more when the lease ends.
+
+        Args:
+            lease_until_ms: the end of the lease of this process's shares; None if there is none.
+        """
         self.lease_until_ms = lease_until_ms
         self.version = object()
 
     def end_lease(self, now_ms: int) -> None:
-        """If the lease of the shares is over, make every limiter read its share again before its next use."""
+        """If the lease of this process's shares has ended, make every limiter read its share again before its next
+        use.
+        """
         if self.lease_until_ms is not None and now_ms >= self.lease_until_ms:
             self.refresh(None)
 
     def expire(self, now_ms: int) -> int:
-        """Remove clients without a channel that had no traffic for an hour, or none at all, as those before
-        authentication (ANONYMOUS). Returns the number of removed clients.
+        """Remove clients without a channel that had no traffic for an hour, or never had any; returns their number.
 
         Call it about once a second: each call checks a bounded number of clients, round robin.
         """

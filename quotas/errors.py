@@ -44,7 +44,7 @@ class TomlError(QuotaError, ValueError):
 
 
 def hint(name: str, known: Sequence[str]) -> str:
-    """Return a hint at the known name most like `name`, or all known names; case and hyphens do not matter.
+    """Return a hint for an unknown name: the most similar known one, or all of them; case and hyphens do not matter.
 
     >>> hint("producer-byterate", ["producer_byte_rate", "consumer_byte_rate"])
     "did you mean 'producer_byte_rate'?"

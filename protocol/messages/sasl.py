@@ -135,7 +135,7 @@ def verdict(buf: Buffer, pos: int, end: int, version: int) -> Verdict:
 
 
 def plain_name(buf: bytes | bytearray, start: int, stop: int) -> str | None:
-    r"""Return the user name in the PLAIN token buf[start:stop]: the text between its first two zero bytes; None if invalid.
+    r"""Return the user name in the PLAIN token buf[start:stop], between its first two zero bytes; None if invalid.
 
     >>> plain_name(b"\0alice\0alice-secret", 0, 19)
     'alice'

@@ -112,13 +112,15 @@ class Direction(Protocol):
         """
 
     def recharge_due(self, now_ms: int) -> bool:
-        """Whether the frame under way must be charged again, by `receive`, before more of it is forwarded."""
+        """Whether a partly forwarded request must be passed to `receive` again, since late bytes must be charged
+        again.
+        """
 
     def mid_frame(self) -> bool:
         """Whether a frame has been forwarded in part."""
 
     def take_signal(self) -> Question | None:
-        """Clear the signal; return the question that the shell must respond to (`responded`), if there is one."""
+        """Clear `Verdict.signal`; return the `Question` for which the shell must call `responded`; None without one."""
 
 
 class Machine(Protocol):
@@ -153,7 +155,7 @@ class Machine(Protocol):
         """End the present mute if its limit was raised or removed, or if quotas are no longer enforced."""
 
     def end_intake(self) -> None:
-        """Take no further request; those under way are completed."""
+        """Take no further requests from the client; responses to those under way are still sent."""
 
     def idle(self) -> bool:
         """Whether no response is owed and no frame is partly forwarded: the connection may be closed without loss.

@@ -173,7 +173,7 @@ class SharedResponse(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """A request to send to the broker in place of the one that the shell was asked about.
+    """A request that the shell sends to the broker before it makes the response to a `Question`.
 
     Args:
         frame: a whole request with the client's own correlation id.
@@ -274,7 +274,9 @@ class MuteLimits:
     group_session_timeout_ms: int | None = None
 
     def bounded(self, throttle_ms: int, now_ms: int) -> int:
-        """Return how much of a throttle time is enforced from now on and sent to the client, in ms."""
+        """Return the part of a throttle time, in ms, for which the channel is muted now: all of it, up to the
+        bounds.
+        """
         mute_ms = max(0, min(throttle_ms, self._longest_ms()))
         return min(mute_ms, max(0, self._session_until_ms - now_ms)) if self._session_ms else mute_ms
 
@@ -587,13 +589,13 @@ class ChannelState:
         return mute_ms
 
     def reports(self, mute_ms: int, now_ms: int) -> bool:
-        """Whether a response reports the throttle time of a mute; False if that is 0."""
+        """Whether the throttle time of a mute is written into the response; False if it is 0."""
         if not mute_ms:
             return False
         return not self.mute_limits.schedules() or is_reported(mute_ms, self.reported_at_ms, now_ms)
 
     def reported_ms(self, mute_ms: int, now_ms: int) -> int:
-        """Return the throttle time that a response reports for a mute: all of it, or 0 if it is not reported."""
+        """Return the throttle time to write into the response for a mute: all of it, or 0 (`is_reported`)."""
         if self.reports(mute_ms, now_ms):
             self.reported_at_ms = now_ms
             return mute_ms
@@ -619,7 +621,7 @@ class ChannelState:
         return isinstance(self.muting, RequestThrottle | UserThrottle)
 
     def muted_by(self, throttle: AnyThrottle, now_ms: int) -> int:
-        """Return for how many more ms the channel is muted by this throttle; 0 if it is not."""
+        """Return for how many ms from now the channel is muted because of this throttle; 0 if it is not."""
         return max(0, self.mute_until_ms - now_ms) if self.muting is throttle else 0
 
     def enter(self, intake: Intake) -> None:
@@ -737,7 +739,9 @@ class ChannelDirection(ABC):
         return self.verdict.passthrough > 0 or self.walk is not None
 
     def recharge_due(self, now_ms: int) -> bool:  # noqa: ARG002 - requests are
-        """Whether the frame under way must be charged again, by `receive`, before more of it is forwarded."""
+        """Whether a partly forwarded request must be passed to `receive` again, since late bytes must be charged
+        again.
+        """
         return False
 
     def skip_passthrough(self, start: int, end: int) -> int:
@@ -832,7 +836,9 @@ class ChannelDirection(ABC):
         return parsed
 
     def next_turn(self) -> int:
-        """Order WAIT until the loop's next turn, since a walk has used its share of this one; returns the order."""
+        """Set the order WAIT until the next turn of the event loop, since a walk has taken long enough; returns the
+        order.
+        """
         return self.wait(0, held=False, job=AGAIN)
 
     @property
@@ -849,7 +855,7 @@ class ChannelDirection(ABC):
         self.verdict.charged_ahead = flow is not None
 
     def take_signal(self) -> Question | None:
-        """Clear the signal; return the question that the shell must respond to (`responded`), if there is one."""
+        """Clear `Verdict.signal`; return the `Question` for which the shell must call `responded`; None without one."""
         self.verdict.signal = False
         question, self.state.question = self.state.question, None
         return question
@@ -863,7 +869,11 @@ class ChannelDirection(ABC):
         return REPLACE
 
     def refuse(self, label: str) -> int:
-        """Order REFUSE for a Produce that was held for the longest time; `label` is its kind in the counters."""
+        """Set the order REFUSE, since a Produce was held for as long as it may be; returns the order.
+
+        Args:
+            label: the reason under which it is counted.
+        """
         self.state.stats.produce_refused[label] += 1
         self.state.awaits_responses = (
             True  # the other direction signals when all owed responses have been sent
@@ -902,7 +912,11 @@ def copied(buf: Buffer, start: int, stop: int) -> bytes:
 
 
 def skip_header_tags(buf: Buffer | bytes, pos: int, end: int, *, flexible: bool = True) -> int | None:
-    """Return where a request's fields begin, given where its client id ends; None if `end` precedes that.
+    """Return where a request's fields begin, after its header; None if the header is not complete before `end`.
+
+    Args:
+        pos: where the client id ends.
+        flexible: whether the header has a tag section.
 
     Raises:
         OversizedError: it has more tags than any valid header.
@@ -930,10 +944,13 @@ def check_version(head: RequestHead, oldest: int = 0, newest: int | None = None)
 
 
 def fields_of(buf: Buffer | bytes, body: int, frame_end: int, head: RequestHead) -> int:
-    """Return where a complete request's fields begin, given where its client id ends.
+    """Return where a complete request's fields begin, after its header.
+
+    Args:
+        body: where the client id ends.
 
     Raises:
-        PeerError: it ends in its header.
+        PeerError: the request ends within its header.
     """
     length, key, version, _, _ = head
     fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))

@@ -36,13 +36,15 @@ _TRUSTED_BYTES_MIN: Final = 16 * 1024
 
 @dataclass(slots=True, eq=False)
 class Announcements:
-    """The Produce requests of one identity that were charged as a whole before all of their bytes have arrived.
+    """Produce requests that were charged as a whole before all of their bytes have arrived.
+
+    They are those of one identity: all clients that share a quota.
 
     Attributes:
         flows: their channels, and the missing bytes of each when it was charged, the oldest first.
         doubtful: the doubtful bytes of all these requests: those beyond what their channels are trusted with.
         suspended_until_ms: the time until which no further doubtful request is admitted.
-        due_ms: the earliest time at which `expire` can find a request.
+        due_ms: the earliest time at which the charge of a request may expire (`expire`).
 
     >>> announcements, flow = Announcements(), Flow()
     >>> announcements.begin(flow, 1_000_000, now_ms=0)
@@ -73,7 +75,7 @@ class Announcements:
         self.doubtful += self.doubtful_bytes(flow, missing)
 
     def charged_doubtful_bytes(self, flow: Flow) -> int:
-        """Return the doubtful bytes of the channel's request under way, as they were when it was charged."""
+        """Return how many bytes of the channel's present request were doubtful when it was charged."""
         return self.doubtful_bytes(flow, self.flows.get(flow, 0))
 
     def complete(self, flow: Flow) -> None:
@@ -110,9 +112,7 @@ class Announcements:
         return lost
 
     def expire(self, now_ms: int) -> list[Flow]:
-        """Remove the requests whose bytes did not arrive in time; returns their flows, with the missing bytes as
-        `lost`.
-        """
+        """Remove the requests whose bytes did not arrive in time; returns their flows, with `Flow.lost` set."""
         if now_ms < self.due_ms:
             return []
         found = []

@@ -71,7 +71,7 @@ class TokenBucket:
         self._tokens = min(self._tokens, self.burst)
 
     def begin_empty(self, since_ms: int, now_ms: int) -> None:
-        """Begin as if the bucket had been empty at `since_ms`."""
+        """Start with the tokens that an empty bucket would have got since `since_ms`."""
         self._tokens, self._filled_ms = 0.0, min(since_ms, now_ms)
 
     @property
@@ -84,14 +84,14 @@ class TokenBucket:
         return self._used
 
     def tokens(self, now_ms: int) -> float:
-        """The number of tokens; below 0 the bucket is overdrawn."""
+        """The number of tokens in the bucket now; if it is negative, the bucket is overdrawn."""
         elapsed_ms = max(0, now_ms - self._filled_ms)
         self._tokens = min(self.burst, self._tokens + self.rate * elapsed_ms / 1000)
         self._filled_ms += elapsed_ms
         return self._tokens
 
     def elapse(self, ms: int) -> None:
-        """Add the tokens of `ms` more, as if that time had passed since the last refill."""
+        """Add the tokens of `ms`, as if that time had passed: a predicted wait, while quotas are not enforced."""
         self._filled_ms -= ms
 
     def overdrawn(self, now_ms: int) -> bool:
@@ -116,6 +116,6 @@ class TokenBucket:
         self._tokens = max(0.0, self.tokens(now_ms))
 
     def throttle_ms(self, now_ms: int) -> int:
-        """Return the time until the bucket is not overdrawn, rounded to the nearest ms; 0 if it is not."""
+        """Return the time in ms until the bucket is no longer overdrawn; 0 if it is not. Rounded to the nearest ms."""
         tokens = self.tokens(now_ms)
         return math.floor(min(-tokens / self.rate * 1000, THROTTLE_MS_MAX) + 0.5) if tokens < 0 else 0

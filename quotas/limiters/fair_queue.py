@@ -33,7 +33,7 @@ NEWCOMER_SHARE: Final = 8
 
 
 class FairQueue:
-    """A fair queue of the channels of one identity: their places, ordered by tag, and the queue's virtual time."""
+    """A fair queue of the channels that share a quota: their places, ordered by tag, and the queue's virtual time."""
 
     __slots__ = (
         "_mark",
@@ -60,7 +60,9 @@ class FairQueue:
         self.flows: list[Flow] = []
 
     def enter(self, flow: Flow) -> int:
-        """Return the index of the channel's place, or of the place that it would get; brings its tag up to date."""
+        """Return the index of the channel's place; without one, update its tag, and return the index that it would
+        get.
+        """
         if flow.queued:
             return self._index(flow)
         if flow.held_since_ms < 0:  # one that waits outside the queue keeps the tag it came with

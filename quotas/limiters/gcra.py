@@ -18,7 +18,7 @@ from quotas.limiters.virtual_time import Backlog, BudgetTime, PacedBacklog
 
 
 class VirtualSchedule:
-    """The virtual schedule of one identity (GCRA): the time at which all of its bytes are paid for at the rate.
+    """The virtual schedule (GCRA) of a quota: the time at which all bytes that have passed are paid for at the rate.
 
     Args:
         limit: the limit of all processes together, in bytes/s.
@@ -61,7 +61,7 @@ class VirtualSchedule:
         return (self._burst_ms + now_ms - max(self._paid_ms, now_ms)) * self._rate
 
     def elapse(self, ms: int) -> None:
-        """Move the schedule back by `ms`, as if that much more time had passed (`virtual_time`)."""
+        """Act as if `ms` more had passed: a predicted wait, while quotas are not enforced (`virtual_time`)."""
         self._paid_ms -= ms
 
     def free_ms(self, now_ms: int) -> int:
@@ -87,7 +87,7 @@ class VirtualSchedule:
         self._paid_ms = float(now_ms + self._burst_ms)
 
     def begin_empty(self, since_ms: int, now_ms: int) -> None:
-        """Begin as if the burst had been used up at `since_ms`."""
+        """Start without a burst, as if it had been used up at `since_ms`: only the time since then counts as credit."""
         self._paid_ms = float(max(now_ms, since_ms + self._burst_ms))
 
     def debt_bytes(self, now_ms: int) -> float:

@@ -77,11 +77,12 @@ class SampledLimiter(SampledLimit):
         return sum(throttle.total for throttle in self.throttles)
 
     def use_up_burst(self, now_ms: int) -> None:
-        """Do nothing: the window is empty at the start, as in Kafka."""
+        """Do nothing: a new limiter starts with empty windows, as in Kafka."""
 
     def produce(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """Record a Produce, then throttle it for the excess. A connection's first one is held while the quota is
-        exceeded.
+        """Record a Produce; returns the throttle for the excess over the quota (KIP-13).
+
+        A connection's first Produce is held instead while the quota is exceeded, if `new_connections` is `held`.
         """
         if self._announcements.flows and now_ms >= self._announcements.due_ms:
             self.take_back(now_ms)
@@ -103,7 +104,9 @@ class SampledLimiter(SampledLimit):
         return self._throttled(now_ms, others)
 
     def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
-        """Register that the admitted request has `missing` bytes still to arrive; late ones are subtracted again."""
+        """Register that the admitted request has `missing` bytes still to arrive; if they are late, they are
+        subtracted.
+        """
         flow.sample = self._rate.sample
         self._announcements.begin(flow, missing, now_ms)
 
@@ -242,8 +245,7 @@ class SampledLimiter(SampledLimit):
             self._rate.record(flow.exposed, now_ms)
 
     def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:
-        """Return the max_bytes of an admitted Fetch (KAFKA-9677): at most N - 1 samples of quota, and at most the room
-        in the window.
+        """Return the max_bytes of an admitted Fetch (KAFKA-9677): at most what the quota allows in the windows now.
 
         Several Fetches may be at the broker at once, each charged with its estimate; so max_bytes is at most twice the
         estimate, or FETCH_BYTES_MIN.
@@ -274,8 +276,8 @@ class SampledLimiter(SampledLimit):
         return self._throttled(now_ms)
 
     def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """Record the bytes of a Fetch response; returns the throttle time for this response if they exceed the
-        quota.
+        """Record the bytes of a Fetch response; if they exceed the quota, returns the throttle time for this
+        response.
         """
         if flow.admitted >= 0:
             self._release_fetch(flow)

@@ -49,9 +49,7 @@ LimiterKey = tuple[str, BucketKey, int]
 
 
 class Lendable(Protocol):
-    """A limiter of bytes, request time or tokens, of whose limit this process may have only a share
-    (`quotas.sharing`).
-    """
+    """A limiter of bytes, request time or tokens; its process may use only a share of its limit (`quotas.sharing`)."""
 
     limiter_key: LimiterKey | None
     limit: float  # per second, of all processes together
@@ -74,9 +72,7 @@ class Lendable(Protocol):
 
 
 class Budgets(Protocol):
-    """Sets each limiter's share of its limit, and counts the connections that wait for more
-    (`quotas.sharing.budgets`).
-    """
+    """Sets each limiter's share of its limit, and counts those that wait for more (`quotas.sharing.budgets`)."""
 
     def begin(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
         """Set a new limiter's share; it begins without a burst."""
@@ -133,9 +129,7 @@ GRACE_MS: Final = 250
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """A limiter's state of one channel in one direction (Produce or Fetch); only the limiter that owns it changes
-    it.
-    """
+    """A limiter's state of one channel in one direction (Produce or Fetch), which only that limiter changes."""
 
     limiter: "Limiter | None" = None  # the owner of the other attributes
     connection: ConnectionTime | None = None  # its time, as it would be if quotas were enforced
@@ -178,15 +172,13 @@ class Flow:
 
 
 class Counted(Protocol):
-    """A throttle with a count of bytes; a limiter adds up those of its throttles (`Lendable.used`)."""
+    """A throttle with a count of bytes; a limiter's use is the sum over its throttles (`Lendable.used`)."""
 
     total: int
 
 
 class Limiter(Lendable, Protocol):
-    """Decides on requests by one policy (`kip13` or `schedule`), for all clients that share a quota, or for one
-    topic.
-    """
+    """Decides on requests by one policy, `kip13` or `schedule`, for all clients that share a quota or for a topic."""
 
     throttles: set[Counted]  # the attached ones
     version: object  # the engine's version when it was last configured
@@ -200,9 +192,7 @@ class Limiter(Lendable, Protocol):
         """Clear the debt made while quotas were not enforced; called when enforcement begins. An unused burst stays."""
 
     def use_up_burst(self, now_ms: int) -> None:
-        """Start without a burst; called if this limiter replaces one of another policy, whose debt is not taken
-        over.
-        """
+        """Start without a burst, and without debt, since this limiter replaces one of another policy."""
 
     def produce(self, flow: Flow, size: int, now_ms: int) -> Decision:
         """Decide on a Produce; arguments and result as in `Throttle.produce`."""
@@ -244,7 +234,9 @@ class Limiter(Lendable, Protocol):
         """Whether a channel whose request has passed is muted until its next request may pass."""
 
     def free_ms(self, now_ms: int) -> int:
-        """Return the unused part of the limit as time in ms at its rate; 0 if the limit is exceeded."""
+        """Return the unused part of the limit, as the time in ms that it takes at the limit's rate; 0 if there is
+        none.
+        """
 
     def elapse(self, ms: int) -> None:
         """Act as if `ms` more had passed since all records: a predicted wait, while quotas are not enforced."""

@@ -63,7 +63,7 @@ class SampledRate:
         self.total = 0  # S: bytes in all samples
 
     def record(self, value: int, now_ms: int) -> None:
-        """Add `value` bytes; a negative value takes back what a throttled Fetch would have cost (KIP-219)."""
+        """Record `value` bytes; a negative value removes bytes that were recorded only to compute a throttle time."""
         if now_ms >= self._next_ms:
             self._advance(now_ms)
         current = self._current
@@ -73,7 +73,7 @@ class SampledRate:
 
     @property
     def sample(self) -> tuple[int, int]:
-        """The sample of the last record, as (index, start in ms), for `take_back`."""
+        """The sample to which bytes were last added, as (index, start in ms); an argument for `take_back`."""
         return self._current, self._starts[self._current]
 
     @property
@@ -82,7 +82,7 @@ class SampledRate:
         return self._keep_ms
 
     def take_back(self, value: int, sample: tuple[int, int]) -> None:
-        """Subtract bytes that were recorded in that sample; bytes that have left the window give no credit.
+        """Subtract bytes that were recorded in this sample, unless it has left the window.
 
         >>> rate = SampledRate(11, 1000)
         >>> rate.record(5_000_000, 0)
@@ -104,7 +104,7 @@ class SampledRate:
             self.total -= taken
 
     def elapse(self, ms: int) -> None:
-        """Move all records back, as if so much more time had passed.
+        """Act as if `ms` more had passed since all records: a predicted wait, while quotas are not enforced.
 
         >>> rate = SampledRate(11, 1000)
         >>> rate.record(22_000, 0)
@@ -121,7 +121,7 @@ class SampledRate:
         self.purge_at_ms -= ms
 
     def trim(self, limit: float, now_ms: int) -> None:
-        """Subtract the bytes beyond the limit (bytes/s), the latest first.
+        """Subtract the recorded bytes that exceed the limit (bytes/s), the latest first.
 
         >>> rate = SampledRate(11, 1000)
         >>> rate.record(22_000, 0)
@@ -200,7 +200,7 @@ class SampledRate:
         self.purge_at_ms = min(self._lasts) + self._keep_ms
 
     def window_ms(self, now_ms: int) -> int:
-        """Return W: the time from the oldest sample's start to now, at least N - 1 samples long."""
+        """Return KIP-13's W in ms: the time since the oldest sample's start, at least the length of N - 1 samples."""
         if not self._starts:
             self._advance(now_ms)
         if now_ms >= self.purge_at_ms:
@@ -212,7 +212,9 @@ class SampledRate:
         return max(1, elapsed_ms)
 
     def elapsed_ms(self, now_ms: int) -> int:
-        """Return the time since the oldest sample began: Kafka's `SimpleRate` divides by it, unstretched (KIP-73)."""
+        """Return the time in ms since the oldest sample began, even if short; Kafka's `SimpleRate` divides by it
+        (KIP-73).
+        """
         if not self._starts:
             return 0
         if now_ms >= self.purge_at_ms:
@@ -220,21 +222,21 @@ class SampledRate:
         return now_ms - self._oldest_ms
 
     def total_in(self, now_ms: int) -> int:
-        """Return S: the bytes at this time, without samples that have left the window."""
+        """Return the bytes recorded in the window, without samples that have left it."""
         if self._starts and now_ms >= self.purge_at_ms:
             self._purge(now_ms)
         return self.total
 
     def per_second(self, now_ms: int) -> float:
-        """Return O: the observed rate in bytes/s."""
+        """Return KIP-13's O: the observed rate over the window, in bytes/s."""
         window_ms = self.window_ms(now_ms)
         return self.total / (window_ms / 1000.0)
 
     def throttle_ms(self, limit: float, now_ms: int, also: int = 0) -> int:
-        """Return X: the time in ms until the window is within `limit` bytes/s; 0 if it is, or if X rounds to 0.
+        """Return KIP-13's X: the time in ms until the rate is within the limit; 0 if it is, or if that rounds to 0.
 
         Args:
-            limit: T, bytes per second.
+            limit: KIP-13's T, in bytes/s.
             now_ms: the time of the decision, not before the last record.
             also: bytes to count that are not recorded; may be negative.
         """

@@ -21,7 +21,7 @@ _LIMIT_MIN: Final = 1e-6
 
 @dataclass(slots=True, eq=False)
 class SampledLimit:
-    """A limit per second over Kafka's windows, of which this process has a share.
+    """A limit per second over Kafka's sampled windows, and this process's share of it.
 
     Args:
         limit: the limit of all processes together, per second.
@@ -56,8 +56,8 @@ class SampledLimit:
         self._update()
 
     def resize(self, samples: int, window_ms: int, now_ms: int) -> bool:
-        """Set number and length of the windows; if they differ, all records move to one sample. Returns whether they
-        did.
+        """Set number and length of the windows; returns whether they have changed. If so, all records move to one
+        window.
         """
         if (samples, window_ms) == (self._samples, self.window_ms):
             return False
@@ -76,16 +76,18 @@ class SampledLimit:
         self._update()
 
     def begin_empty(self, since_ms: int, now_ms: int) -> None:
-        """Begin as if the windows had been full at `since_ms`."""
+        """Start as if the limit had been used up in all windows until `since_ms`: room comes with the time since
+        then.
+        """
         if now_ms < since_ms + self._rate.keep_ms:
             self._rate.begin_full(self._limit, since_ms)
 
     def elapse(self, ms: int) -> None:
-        """Move all records back by `ms`, as if that much more time had passed (`virtual_time`)."""
+        """Act as if `ms` more had passed: a predicted wait, while quotas are not enforced (`virtual_time`)."""
         self._rate.elapse(ms)
 
     def free_ms(self, now_ms: int) -> int:
-        """Return the room in the windows as time in ms at the limit; 0 if the limit is exceeded."""
+        """Return the room in the windows, as the time in ms that it takes at the limit's rate; 0 if there is none."""
         return max(0, int(self.room(now_ms) * 1000 / self._limit))
 
     def settle(self, now_ms: int) -> None:

@@ -74,7 +74,7 @@ class ScheduledLimiter(VirtualSchedule):
         self.configure(limit, options, now_ms)
 
     def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
-        """Apply a new limit or new options; what is owed in bytes stays owed."""
+        """Apply a new limit or new options; debt in bytes stays the same."""
         self._burst_ms = int(options.burst_seconds * 1000)
         self._fetch_ahead_ms = self._burst_ms - self._burst_ms // EXPOSED_SHARE
         self._hold_ms_max = max(int(options.hold_seconds_max * 1000), POLL_MS_MIN)
@@ -140,14 +140,14 @@ class ScheduledLimiter(VirtualSchedule):
         return Decision(hold_until_ms=flow.due_ms, reason="held to its slot")
 
     def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
-        """Register that the admitted request has `missing` bytes still to arrive; the charge of late ones is
-        returned.
+        """Register that the admitted request has `missing` bytes still to arrive; if they are late, they are not
+        charged.
         """
         self._note_charge(flow)
         self._announcements.begin(flow, missing, now_ms)
 
     def take_back(self, now_ms: int) -> None:
-        """Return the charge of bytes that did not arrive in time."""
+        """Give back the charge of announced bytes that did not arrive in time."""
         for expired in self._announcements.expire(now_ms):
             self._give_back(expired, expired.lost, now_ms)
 
@@ -214,16 +214,14 @@ class ScheduledLimiter(VirtualSchedule):
         return ADMITTED
 
     def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:  # noqa: ARG002 - kip13 needs it
-        """Return the max_bytes of an admitted Fetch: at most its share of half a second's quota, so that others wait
-        less.
-        """
+        """Return the max_bytes of an admitted Fetch: at most its fair share of what half a second allows."""
         if requested < flow.granted:  # the exposed bytes stay: the batch may be larger than both
             flow.granted = max(1, requested)
         return flow.granted or 1
 
     def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """Charge the response's actual size in place of the expected one; returns the mute until the channel's next
-        slot.
+        """Charge the response's actual size in place of the expected one; returns the mute until its next Fetch may
+        pass.
         """
         if flow.admitted >= 0:
             if size > flow.granted:
@@ -279,7 +277,7 @@ class ScheduledLimiter(VirtualSchedule):
         return max(0, ceil(self._paid_ms - ahead_ms - now_ms))
 
     def muted_until_next(self, consumes: bool) -> bool:  # noqa: ARG002 - both have slots
-        """True: a channel whose request has passed is muted until its next slot."""
+        """True: a channel whose request has passed is muted until its next request may pass."""
         return True
 
     def observe(self, flow: Flow, size: int, now_ms: int, consumes: bool) -> int:
@@ -299,7 +297,7 @@ class ScheduledLimiter(VirtualSchedule):
         return min(max(0, ceil(self._paid_ms - ahead_ms - now_ms)), self._hold_ms_max + self._mute_ms_max)
 
     def leave(self, flow: Flow, now_ms: int) -> None:
-        """Remove a closed channel: its place, and the charge of announced bytes that did not arrive.
+        """Remove a closed channel: its place in the queue, and the charge of announced bytes that did not arrive.
 
         A Fetch at the broker is charged with all bytes that it may bring: the broker sends a response that is not
         counted here.

@@ -51,10 +51,10 @@ BATCH_MS: Final = 300_000  # a response larger than its Fetch was granted counts
 
 @dataclass(slots=True, eq=False)
 class FetchesUnderWay:
-    """The Fetches of one identity that are at their brokers.
+    """The Fetches at brokers of all clients that share a quota, and the bytes that they may bring beyond their charge.
 
     Attributes:
-        exposed: the bytes that all of them together may bring beyond their charges.
+        exposed: the exposed bytes of all: those that the responses may bring beyond what the Fetches were charged.
         flows: their channels' flows, the oldest Fetch first.
         resting: the flows of channels that were muted because more Fetches were to be at brokers than have room.
         crowded_until_ms: the time at which this crowd of Fetches is taken to end; in the past without one.
@@ -145,7 +145,7 @@ class FetchesUnderWay:
         Args:
             rate: in bytes per ms.
             now_ms: the current time.
-            returned_ms: the charges that were given back to the schedule so far, in ms of it.
+            returned_ms: all charges that were given back to the schedule so far, in ms at the rate.
         """
         for flow in self.flows:
             left_ms = flow.until_ms + 1 - (returned_ms - flow.returned_ms) - now_ms  # its end is rounded down
@@ -156,7 +156,7 @@ class FetchesUnderWay:
                 flow.admitted = unpaid
 
     def first_estimate(self, rate: float, left_ms: float) -> int:
-        """Return the estimated bytes of a response to a Fetch while no response of the identity is known.
+        """Return the estimated bytes of a response while no earlier response is known.
 
         Args:
             rate: in bytes per ms.
@@ -190,8 +190,7 @@ class FetchesUnderWay:
         return max(CROWDED_WAIT_MS, CROWDED_ROUND_MS * concurrent_max // wanted)
 
     def rest_ms(self, flow: Flow, ahead_ms: float, now_ms: int) -> int:
-        """Return the time in ms for which a channel sends no Fetch, so that others have room; 0 if there is room for
-        all.
+        """Return for how many ms a channel may send no Fetch, so that others have room; 0 if there is room for all.
 
         Args:
             flow: the channel, whose Fetch has just ended.
@@ -247,13 +246,13 @@ class FetchesUnderWay:
         return None
 
     def clear_exposed(self, flow: Flow) -> None:
-        """Move the Fetch's exposed bytes to its charge: the caller has charged them."""
+        """Count the Fetch's exposed bytes as charged, since the caller has charged them."""
         flow.admitted += flow.exposed
         self.exposed -= flow.exposed
         flow.exposed = 0
 
     def expire(self, now_ms: int) -> None:
-        """Remove resting channels that did not retry in time, and forget a largest batch of long ago."""
+        """Remove resting channels that did not retry in time, and forget the largest batch after a while."""
         if self.resting:
             for flow in [flow for flow in self.resting if now_ms > flow.due_ms + GRACE_MS]:
                 del self.resting[flow]
