@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield the parser, then the parsers of its commands and of their commands."""
+    """Yield a parser, then those of its subcommands, of their subcommands, and so on."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -33,10 +33,10 @@ TERMINATED: Final = by_signal(signal.SIGTERM)
 
 
 def run_quietly(command: Callable[[], int]) -> int:
-    """Run a command and return its exit code, also after an interrupt or a closed pipe.
+    """Run a command and return its exit code; Ctrl-C and a closed pipe end it with theirs, without a traceback.
 
-    Python ignores SIGPIPE, so that a peer that hangs up is an exception and not the end of the process. What is
-    printed after `| head` has gone is therefore a BrokenPipeError here, on print or when the buffer is flushed.
+    Python ignores SIGPIPE, so printing after the reader (as in `| head`) has exited raises BrokenPipeError, either on
+    print or when the buffer is flushed.
     """
     try:
         try:

@@ -287,7 +287,7 @@ class Board:
         return merge_rules((one.rules[:RULES_MAX] for one in found), shared=self.shared) if found else None
 
     async def client(self, user: str, client_id: str, window: int) -> list[ClientDocument]:
-        """Return the documents of a client, one for each member that has seen it in the last `window` seconds."""
+        """Return the `/v1/client` documents of a client over `window` seconds, one from each member that knows it."""
         path = f"/v1/client?{urlencode({'client_id': client_id, 'user': user, 'window': window})}"
         return await self._read(Look(path, ClientDocument, self._options.refresh_seconds * 0.9))
 
@@ -297,7 +297,7 @@ class Board:
         return heapq.nlargest(at_most, found, key=lambda happened: happened.event.at)
 
     def offers(self, path: str) -> bool:
-        """Whether any member that responds has the document of this path."""
+        """Whether at least one responding member offers the document at this path; older versions lack some."""
         return any(member.silent_since is None and path not in member.absent for member in self.members)
 
     async def _read(self, look: Look[_Value]) -> list[_Value]:

@@ -80,7 +80,7 @@ def heaviest(client: ClientRow) -> Quota | None:
 
 
 def missing_workers(missing: Iterable[Missing]) -> tuple[str, ...]:
-    """Return each worker whose clients a document lacks, with the reason.
+    """Return, as text for people, each worker process whose clients are missing in a document, with the reason.
 
     >>> missing_workers([Missing(2, "no response within 4 s")])
     ('worker 2 (no response within 4 s)',)
@@ -89,7 +89,10 @@ def missing_workers(missing: Iterable[Missing]) -> tuple[str, ...]:
 
 
 def lacks(name: str, missing: Sequence[str]) -> str:
-    """Return the warning about a member whose documents lack the clients of some workers.
+    """Return a warning that the clients of some of a member's worker processes are not shown.
+
+    Args:
+        missing: the result of `missing_workers`.
 
     >>> lacks("gw-1", ("worker 2 (it does not run)",))
     'gw-1 lacks worker 2 (it does not run): clients connected there are not shown'

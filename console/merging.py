@@ -148,7 +148,10 @@ def _quotas(one: Sequence[Quota], other: Sequence[Quota], *, shared: bool) -> tu
 
 
 def merge_brokers(lists: Iterable[Sequence[BrokerTimes]]) -> tuple[BrokerTimes, ...]:
-    """Return each broker once: its median weighted by responses, and the highest p99 of any member."""
+    """Return each broker's response times once, merged from all members.
+
+    The median is the mean of the members' medians, weighted by their numbers of responses; the p99 is the highest.
+    """
     found: dict[int, BrokerTimes] = {}
     for broker in chain.from_iterable(brokers[:BROKERS_MAX] for brokers in lists):
         other = found.get(broker.broker)

@@ -254,7 +254,7 @@ class Row(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """User and client id."""
+        """The user and client id, which identify a row."""
         return self.client.user, self.client.client_id
 
     @property
@@ -301,7 +301,8 @@ def choose(
     """Return the rows whose client id or user contains `text`, sorted.
 
     Args:
-        sort: one of COLUMNS; numbers have the largest first.
+        sort: one of COLUMNS; a column of numbers begins with the largest.
+        reverse: whether to reverse this order.
         at_most: the largest number of rows; None for all.
     """
     text = text.casefold()

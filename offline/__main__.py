@@ -5,7 +5,7 @@ Ctrl-C ends it without a traceback, even while its modules are being loaded.
 
 
 def main() -> int:
-    """Load the command line's modules and run it; returns the exit code."""
+    """Run `sluice-offline` and return its exit code; its modules are loaded here, so that Ctrl-C can end that too."""
     try:
         from offline.cli import main as run
     except KeyboardInterrupt:

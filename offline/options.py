@@ -303,13 +303,13 @@ class ApplyOptions:
 
 
 class IngestSettings(msgspec.Struct, frozen=True):
-    """The contents of `ingest/settings.json`."""
+    """The contents of `ingest/settings.json`; `by`: the quota entity that makes a client."""
 
     by: By
 
 
 class BacktestSettings(msgspec.Struct, frozen=True):
-    """The contents of `backtest/settings.json`: the candidates in bytes/s, and the engine that decided on them."""
+    """The contents of `backtest/settings.json`: the quotas that were tried, in bytes/s, and the engine's options."""
 
     policy: str
     engine: EngineOptions

@@ -199,7 +199,7 @@ def is_not_py4j(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def without_noise() -> Iterator[None]:
-    """Filter the standard error of processes that are started in this block, for as long as they run."""
+    """Drop irrelevant lines (`is_noise`) from the standard error of processes started in this block, while they run."""
     reading, writing = os.pipe()
     sys.stderr.flush()
     kept = os.dup(_STDERR)

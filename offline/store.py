@@ -105,7 +105,7 @@ class Store:
         self._delete(before)
 
     def put(self, path: str, text: str) -> None:
-        """Write a file as text."""
+        """Write text to a file; `path` is a full path, not one within the work directory."""
         file = self._hadoop(path)
         stream = self._system(file).create(file, True)
         try:
@@ -164,5 +164,5 @@ class Writer:
         self.store._delete(f"{self.path}/{name}")
 
     def put(self, name: str, text: str) -> None:
-        """Write a file beside the tables."""
+        """Write text to a file of this name in the stage's directory, beside its tables."""
         self.store.put(f"{self.path}/{name}", text)

@@ -297,7 +297,13 @@ def _clients(count: int) -> str:
 
 
 def mutation_lines(quota: MutationQuota | None, clients: int, sure: str) -> list[Line]:
-    """Return the recommendations for KIP-599: the quota of all clients together, and the default for each."""
+    """Return the lines on partition mutation quotas (KIP-599): for all clients together, and the default for each.
+
+    Args:
+        quota: the recommended quotas; None without mutations.
+        clients: the number of clients with mutations.
+        sure: the confidence, as `confidence` returns it.
+    """
     if quota is None:
         return []
     reason = f"{_clients(clients)} asked for partition mutations; this would have rejected nothing"
@@ -320,7 +326,7 @@ def mutation_lines(quota: MutationQuota | None, clients: int, sure: str) -> list
 
 
 def replication_lines(throttle: ReplicationThrottle, goal: Goal, sure: str) -> list[Line]:
-    """Return the recommendations for KIP-73: the throttle during a reassignment."""
+    """Return the lines on the replication throttle during a reassignment (KIP-73); `sure` as of `confidence`."""
     bounds = (
         f"IN < T < N - IN / R: {rate(throttle.lower)} < T < {rate(throttle.upper)}, "
         f"R = {goal.replication_factor:g}"

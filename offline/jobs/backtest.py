@@ -33,7 +33,7 @@ _NUMBERS: Final = columns_of("backtest/outcomes")[len((*_KEY, "quota")) :]
 
 
 def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Store) -> list[str]:
-    """Run the backtest of every candidate; returns the lines for the operator."""
+    """Compute the effects of each candidate quota on the recorded requests; return lines to print for the operator."""
     span = source.read("demand/span").first()
     if span is None:
         raise InputError("the stage demand found no Produce and no Fetch")

@@ -8,7 +8,7 @@ from offline.transforms import demand
 
 
 def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa: ARG001 - every stage is called alike
-    """Measure the demand; returns the lines for the operator."""
+    """Measure each client's demand in the ingested requests; return lines to print for the operator."""
     requests = source.read("ingest/requests")
     rows = demand.charged(requests)
     processes = source.read("ingest/processes").select("first_wall_ms", "last_wall_ms").collect()

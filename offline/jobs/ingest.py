@@ -122,7 +122,7 @@ def unreadable(error: Exception) -> str:
 
 
 def run(spark: SparkSession, options: IngestOptions, store: Store) -> list[str]:
-    """Ingest the captures; returns the lines for the operator.
+    """Check the captured requests and store them as tables; return lines to print for the operator.
 
     Raises:
         InputError: nothing can be read; or, without `lenient`, a part cannot be read.
@@ -154,7 +154,13 @@ def _files(spark: SparkSession, options: IngestOptions, problems: Problems) -> D
 
 
 def rows_of(spark: SparkSession, options: IngestOptions, problems: Problems, writer: Writer) -> DataFrame:
-    """Return the topic's rows, from the first record to the current last one, with `file` and `row`."""
+    """Return the captured rows in a Kafka topic, up to the record that is the last one now.
+
+    `file` and `row` name the partition and the offset of each.
+
+    Raises:
+        InputError: the topic has no records, or Spark's Kafka source is missing.
+    """
     source = (
         spark.read.format("kafka")
         .option("kafka.bootstrap.servers", options.kafka)
@@ -187,7 +193,10 @@ def rows_of(spark: SparkSession, options: IngestOptions, problems: Problems, wri
 
 
 def parse(records: DataFrame, topic: str) -> DataFrame:
-    """Convert records to captured rows; an invalid record becomes a row of nulls."""
+    """Convert Kafka records to captured rows; a record that is not valid JSON becomes a row of nulls.
+
+    The columns `file` and `row` name its partition and offset, `layout` the version of the layout in its header.
+    """
     versions = F.filter("headers", lambda header: header["key"] == SCHEMA_KEY)
     parsed = records.select(
         F.from_json(F.col("value").cast("string"), ddl(CAPTURE)).alias("parsed"),

@@ -44,7 +44,7 @@ from quotas.definitions.toml_file import render
 
 
 def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[str]:
-    """Make the recommendation; returns its lines for the operator."""
+    """Recommend quotas from the results of the backtest; return lines to print for the operator."""
     found = _Recommendation(goal, source)
     with store.writing("recommend", source) as writer:
         for direction in ("produce", "fetch"):

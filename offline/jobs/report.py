@@ -35,7 +35,7 @@ class _Axis(NamedTuple):
 
 
 def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa: ARG001 - every stage is called alike
-    """Write the page; returns its path."""
+    """Write the report as one HTML page; return a line with its path."""
     span = span_of(source)
     goal = read_settings(RecommendSettings, source.text("recommend/settings.json")).goal
     recommendations = source.read("recommend/recommendations").collect()

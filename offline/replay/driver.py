@@ -203,7 +203,7 @@ class SendBudget:
 
 
 class EncodeAhead:
-    """The next frames of a plan, encoded in advance and taken in order."""
+    """Encodes the next requests of a plan in advance, so that each is ready when it is due; they are taken in order."""
 
     def __init__(self, sends: Sequence[Planned], encoder: Encoder, now_us: Callable[[], int]) -> None:
         self._sends = sends
@@ -264,7 +264,7 @@ class Driver:
         self._began_ns = 0
 
     async def run(self, linger_seconds: float) -> None:
-        """Send all requests when they are due, then wait a bounded time for responses; may be cancelled."""
+        """Send all requests when they are due, then wait at most `linger_seconds` for responses; may be cancelled."""
         self._began_ns = time.monotonic_ns() + AHEAD_US * 1000
         try:
             await self._keep_schedule()

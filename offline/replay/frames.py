@@ -198,7 +198,7 @@ class RecordedProduce:
         size: int,
         _limit: int,
     ) -> None:
-        """Add the records of a partition (see `PartitionSink`)."""
+        """Add the records of a partition; called by `ProduceWalk` (see `PartitionSink`)."""
         self.records.append(bytes(buf[records_at : records_at + max(size, 0)]))
 
 

@@ -52,7 +52,7 @@ _INT64: Final = 8
 
 
 class Broker(NamedTuple):
-    """The address of a broker."""
+    """The address of a broker of the target cluster."""
 
     host: str
     port: int

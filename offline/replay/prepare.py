@@ -116,7 +116,7 @@ class Peer:
         return request.read(frame)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the broker, if it is open; no `ask` may follow."""
         if self._connection is not None:
             self._connection.close()
 

@@ -50,7 +50,7 @@ def capture_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def read(files: Sequence[Path]) -> list[Recorded]:
-    """Read all files.
+    """Return the captured requests in these files, in the order of the files.
 
     Raises:
         CaptureError: a file cannot be read, or there are no rows, or too many.

@@ -64,7 +64,7 @@ class Point(NamedTuple):
 
 
 def result(plan: Plan, samples: Samples, speed: float, left_out: LeftOut) -> dict[str, Any]:
-    """Compute the result of a replay as a JSON value."""
+    """Compute the result of a replay, of its requests together and by API, as a JSON value."""
     latency = samples.latency_us
     became = Counter(min(value, 0) for value in latency)
     completed = [place for place, value in enumerate(latency) if value >= 0]
@@ -233,7 +233,7 @@ def series(plan: Plan, samples: Samples) -> list[Point]:
 
 
 def page(title: str, target: str, result: Mapping[str, Any], series: Sequence[Point]) -> str:
-    """Return the HTML page."""
+    """Return the report of a replay as an HTML page; `target` is the target cluster's address."""
     from jinja2 import Environment, StrictUndefined  # an extra: the commands are there without it
 
     environment = Environment(

@@ -91,7 +91,7 @@ class Direction:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The contents of the whole page."""
+    """The values of the whole report page, for produce and fetch together."""
 
     begun: str
     seconds: int

@@ -50,7 +50,7 @@ _STYLE: Final[dict[Any, Any]] = {
 
 
 def page(report: Report) -> str:
-    """Return the whole page as HTML."""
+    """Return the report on demand and recommended quotas as one HTML page, with its figures in it."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

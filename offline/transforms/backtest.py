@@ -267,7 +267,7 @@ def chunks_of(requests: Ints, candidates: Ints, cores: int) -> Ints:
 
 
 def places_of(requests: Ints, candidates: Ints, chunks: Ints, partitions: int) -> list[list[int]]:
-    """Return, for each limiter, the partition that each part of its candidates is assigned to.
+    """Return, for each limiter, the Spark partitions to which the parts of its candidates are assigned.
 
     The most expensive part is assigned first, each to the partition with the least work so far.
 

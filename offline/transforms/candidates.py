@@ -74,7 +74,7 @@ def rounded(rate: float) -> float:
 
 
 def unthrottled(peaks: DataFrame, entities: DataFrame, rows: DataFrame) -> DataFrame:
-    """Return the peaks, increased for clients that were throttled.
+    """Return the peaks, increased to what clients would have reached if they had not been throttled when recorded.
 
     Args:
         peaks: direction, user, client_id, peak_1s and peak_10s.

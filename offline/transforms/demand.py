@@ -27,8 +27,8 @@ def charged(requests: DataFrame, *, emptied: bool = False) -> DataFrame:
     """Select the requests that a byte quota counts, with their size and their second.
 
     Args:
-        emptied: whether to include Fetches with a local, empty response. They moved no bytes, so they are no demand;
-            but their throttle times are needed to remove recorded pauses.
+        emptied: whether to include Fetches to which the proxy itself responded, without records. They moved no bytes,
+            so they are no demand; but their throttle times are needed to remove recorded pauses.
     """
     produce = F.col("api_key") == PRODUCE
     fetch = F.col("api_key") == FETCH
@@ -136,7 +136,7 @@ def _further_seconds(rows: DataFrame, end_s: int) -> DataFrame:
 
 
 def entities(seconds: DataFrame, recorded_s: int) -> DataFrame:
-    """Return the table `demand/entities`."""
+    """Return the table `demand/entities`: each entity's totals, means, percentiles and peaks over the recording."""
     whole = seconds.groupBy(*ENTITY, "second").agg(
         F.sum("bytes").alias("bytes"),
         F.sum("requests").alias("requests"),
@@ -161,7 +161,7 @@ def entities(seconds: DataFrame, recorded_s: int) -> DataFrame:
 
 
 def brokers(seconds: DataFrame, recorded_s: int) -> DataFrame:
-    """Return the table `demand/brokers`."""
+    """Return the table `demand/brokers`: each broker's bytes, mean, percentiles and peaks, by direction."""
     key = ("direction", "broker")
     whole = seconds.groupBy(*key, "second").agg(
         F.sum("bytes").alias("bytes"), _active_bytes(F.sum("bytes"), F.sum("requests")).alias("active_bytes")
@@ -184,7 +184,7 @@ def diurnal(seconds: DataFrame, intervals: Sequence[Interval]) -> DataFrame:
 
 
 def mutations(requests: DataFrame) -> DataFrame:
-    """Return the table `demand/mutations`."""
+    """Return the table `demand/mutations`: the partition mutations that each client requested, by second."""
     asked = requests.filter(F.col("mutations") > 0)
     second = F.floor(F.col("at_us") / _SECOND_US).cast("bigint").alias("second")
     return asked.groupBy("user", "client_id", second).agg(F.sum("mutations").alias("mutations"))

@@ -97,7 +97,14 @@ def _connection() -> Column:
 
 
 def requests(captured: DataFrame, clocks: DataFrame, by: By, exclude: str) -> DataFrame:
-    """Return the table `ingest/requests`."""
+    """Return the table `ingest/requests`: the captured requests with wall-clock times and their quota entities.
+
+    Args:
+        captured: the valid captured rows.
+        clocks: the result of `processes`.
+        by: the quota entity that makes a client.
+        exclude: a regular expression of client ids to leave out; "" for none.
+    """
     clocks = F.broadcast(clocks.select("process", "process_index", "offset_us"))
     joined = captured.join(clocks, on="process", how="inner")
     user, client_id = entity_columns(by)

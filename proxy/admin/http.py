@@ -117,7 +117,12 @@ def parse(head: bytes) -> Request:
 
 
 def write(page: Page, *, head_only: bool, close: bool) -> bytes:
-    """Encode a response, without what is sent in portions (`Page.more`)."""
+    """Encode the head and the body of a response, except `Page.more`, which the caller sends after it.
+
+    Args:
+        head_only: whether to leave out the body, for a HEAD request.
+        close: whether the response announces that the connection is closed after it.
+    """
     head = (
         f"HTTP/1.1 {page.status} {REASONS[page.status]}\r\n"
         f"Content-Type: {page.content_type}\r\n"
@@ -150,7 +155,7 @@ def _headers(lines: list[str]) -> dict[str, str]:
 
 
 def fields_of(query: str, known: tuple[str, ...]) -> Mapping[str, str]:
-    """Return the fields of a query, each at most once.
+    """Return the fields of a URL's query string; `known` are the permitted names.
 
     Raises:
         RefusedError: a field is unknown or repeated.

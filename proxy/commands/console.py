@@ -50,7 +50,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the page until a signal; returns the exit code."""
+    """Serve the console, a web page, until SIGINT or SIGTERM; returns the exit code."""
     _check(options)
     admins = tuple(dict.fromkeys(map(_admin, options.admin or [ADMIN])))
     host, port = _address(options.bind)

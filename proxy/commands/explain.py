@@ -78,7 +78,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain a client, or all clients of a user; returns the exit code."""
+    """Print why a client waits, or which of a user's clients wait; returns the exit code."""
     admins = list(dict.fromkeys(options.admin or [ADMIN]))
     if len(admins) > MEMBERS_MAX:
         raise UsageError(f"--admin: there may be at most {MEMBERS_MAX}")

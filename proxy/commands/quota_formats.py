@@ -41,7 +41,7 @@ _TYPES: Final[dict[str, tuple[Name, Name]]] = {
 
 
 def read(text: str, form: str) -> Quotas:
-    """Parse quotas from text in this format.
+    """Parse quotas from text; `form` is its format: "toml", "json" or "jikkou".
 
     Raises:
         ConfigError: the text or a quota is invalid.
@@ -88,7 +88,7 @@ def describe(entity: Entity) -> str:
 
 
 def as_table(entity: Entity) -> dict[str, str]:
-    """Return an entity with the keys and names of the quotas file.
+    """Return an entity as the entity keys of a `[[quota]]` table in the quotas file.
 
     >>> as_table(Entity("ann", DEFAULT))
     {'user': 'ann', 'client_id': '<default>'}

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run `estimate`; return its exit code."""
+    """Run `sluice reassign estimate`: print what a reassignment moves, and how long it takes; return the exit code."""
     throttle = None if options.throttle is None else read_value("--throttle", Rate, options.throttle)
     network = None if options.network is None else read_value("--network", Rate, options.network)
     duration = (

@@ -175,7 +175,7 @@ def _document(options: argparse.Namespace) -> Document:
 
 
 def table(document: Document) -> Iterator[str]:
-    """Yield the lines of the status for people."""
+    """Yield the status of reassignments as lines for people."""
     if document.get("mode") == "pass":
         yield 'reassignments pass unchanged: [reassignment] mode = "pass"'
         return

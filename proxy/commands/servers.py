@@ -82,7 +82,7 @@ def read(
     seconds_max: float = SECONDS_MAX,
     bytes_max: int = RESPONSE_BYTES_MAX,
 ) -> _Document | Refused:
-    """Read a document of `/v1`; what is not there (status 404) is a `Refused`.
+    """Read a document of `/v1` from an admin port; return a `Refused` if its response has status 404.
 
     Args:
         seconds_max: how long the port may be silent.
@@ -110,7 +110,7 @@ def read_present(
     seconds_max: float = SECONDS_MAX,
     bytes_max: int = RESPONSE_BYTES_MAX,
 ) -> _Document:
-    """Read a document of `/v1` that must be there; see `read`."""
+    """Read a document of `/v1` as `read` does, but raise ServerError also for a response with status 404."""
     found = read(admin, path, kind, seconds_max=seconds_max, bytes_max=bytes_max)
     if isinstance(found, Refused):
         raise ServerError(f"{_url(admin, path)}: {printable(found.error)}")

@@ -183,7 +183,7 @@ class EnforcementSwitched(Event, frozen=True):
 
 
 class ModeChanged(Event, frozen=True):
-    """`quotas.mode` has changed."""
+    """The setting `quotas.mode` (enforce or observe) has changed."""
 
     sentence: ClassVar[str] = "The mode was changed from {0.old} to {0.new}."
 

@@ -59,7 +59,7 @@ class Budgets:
         self._used: dict[tuple[str, BucketKey | None], float] = {}
 
     def add(self, client: ClientReport) -> None:
-        """Add a client's rates to its budgets."""
+        """Add a client's rates to the budgets that it counts against."""
         used = self._used
         for key, rate in zip(CLIENT_KEYS, client.rates, strict=True):
             if rate:
@@ -73,7 +73,7 @@ class Budgets:
         return self._used.get((limit.found.rule.key, limit.bucket), 0.0)
 
     def limits(self, client: ClientReport) -> Iterator[Limit]:
-        """Yield the limits that match a client, one for each kind of quota, and that of all clients' mutations."""
+        """Yield a client's limits: at most one of each kind of quota, then that of all clients' partition mutations."""
         user, client_id = client.user, client.client_id
         for kind, rate in zip(CLIENT_KINDS, client.rates, strict=True):
             value, bucket = self._definitions.limit(kind.key, user, client_id)

@@ -151,7 +151,7 @@ class Times(msgspec.Struct, frozen=True):
 
     @property
     def waiting_order(self) -> tuple[float, float]:
-        """Sort key: how much of its time a connection waits for quotas, then how little it is idle."""
+        """Sort key, higher for connections that wait for quotas for a larger share of time, then for less idle ones."""
         return self.waited, -self.parts[IDLE]
 
 
@@ -453,7 +453,7 @@ class ConnectionRow(msgspec.Struct, kw_only=True):
 
 
 class MemberTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """A fleet member that knows the client; `admin`: its admin port, as given on the command line."""
+    """A client's connections and time at one member; `admin`: its admin port, as given on the command line."""
 
     admin: str
     connections_total: Whole
@@ -515,7 +515,12 @@ class UserQuota(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserClient(msgspec.Struct, frozen=True, kw_only=True):
-    """One of a user's clients, in the list that `sluice explain --user` prints."""
+    """One of a user's clients, in the list that `sluice explain --user` prints.
+
+    Args:
+        waited: the share of the time (0 to 1) for which its worst connection waits for quotas.
+        members: the members where it is connected.
+    """
 
     client_id: str
     connections: Whole

@@ -112,7 +112,7 @@ def slowest_ms(classes: Sequence[float]) -> float:
 
 
 def class_of(us: int) -> int:
-    """Return the class (an index) of a time in µs.
+    """Return the index of the class of durations that a time in µs belongs to.
 
     >>> class_of(0), class_of(16), class_of(32), class_of(10**12)
     (0, 0, 4, 95)
@@ -398,7 +398,7 @@ class _Sum:
 
 
 class Waits:
-    """The waits of one client, by kind of quota; they only grow.
+    """The time that one client has waited since it was first seen, by kind of quota; it never decreases.
 
     >>> waits, one, other = Waits(), ConnectionWaits(), ConnectionWaits()
     >>> for connection, ms in ((one, 30_000), (other, 20_000), (one, 5_000)):

@@ -130,7 +130,7 @@ def summed(amounts: Iterable[tuple[_Key, float]]) -> dict[_Key, float]:
 
 
 def amount(kind: str, value: float) -> str:
-    """Return a limit or rate with its unit; of a kind that this version does not know, the number.
+    """Return a limit or rate with the unit of its kind of quota; without one if this version does not know the kind.
 
     >>> amount("produce", 2e6), amount("request", 12.5), amount("mutation", 5), amount("new", 2.5)
     ('2.0 MB/s', '12.5 %', '5 partitions/s', '2.5')

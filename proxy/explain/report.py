@@ -175,7 +175,7 @@ class OwnBroker(msgspec.Struct, frozen=True, array_like=True):
 
     Args:
         connections: the number of its open connections there.
-        times: the time of these connections by part, in ms.
+        times: the time of these connections in each part (`proxy.explain.parts`), in ms.
         requests: the estimated number of completed requests.
         ms: the broker's time for these requests, in ms.
     """
@@ -364,9 +364,7 @@ def merge_brokers(reports: Iterable[BrokerReport]) -> list[BrokerReport]:
 
 
 def waiting_order(connection: ConnectionReport) -> tuple[float, float]:
-    """Return the sort key: the share of the time that a connection waits for a quota, then the share that it is not
-    idle.
-    """
+    """Return a sort key, higher for connections that wait for quotas for more of their time, then for busier ones."""
     return waited_part(connection.times), -part_of(connection.times, parts.IDLE)
 
 

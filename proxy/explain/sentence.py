@@ -84,8 +84,9 @@ def causes(facts: Facts) -> str:
 
 
 def elsewhere(facts: Facts) -> str:
-    """Return a clause on parts of the time that are large for all connections, but small for the one that waits
-    longest; "" if there are none.
+    """Return a clause on where the client's other connections spend their time; "" if there is nothing to say.
+
+    It names parts of the time that are large for all connections together, but small for the one that waits longest.
     """
     times = facts.client.times
     found = [

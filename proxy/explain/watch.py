@@ -279,7 +279,11 @@ class Taken:
         return max(0.0, found) / CLIENT_KINDS[index].unit.counted
 
     def highest(self, index: int, window: int, now_ms: int) -> float:
-        """Return the highest rate per second of a window's complete slots that are 10 s or longer; 0 without any."""
+        """Return the highest rate per second over any complete slot of 10 s or 60 s in a window; 0 without any.
+
+        Args:
+            index: the kind of quota, as an index of CLIENT_KINDS.
+        """
         if self._windows is None:
             return 0.0
         rates = [0.0]
@@ -477,7 +481,7 @@ class Watch:
             self.end(connection)
 
     def expire(self, now_ms: int) -> Iterator[None]:
-        """Forget clients that have had no connection for a quarter of an hour; iterate over the result in portions."""
+        """Drop clients without a connection for a quarter of an hour; the work is done while the caller iterates."""
         for key, client in list(self.clients.items()):
             if not client.meters and now_ms - client.seen_ms > _FORGET_MS:
                 del self.clients[key]

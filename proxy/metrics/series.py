@@ -182,8 +182,11 @@ class ClientSeries:
 
 
 def rows_of(series_max: int, series_per_row: int = SERIES_PER_ROW, kinds: int = 2) -> int:
-    """Return how many rows fit into `series_max` series, without the one row `<other>` of each kind (Produce,
-    Fetch).
+    """Return how many clients' rows fit into `series_max` metric series, beside a row `<other>` of each kind.
+
+    Args:
+        series_per_row: the number of metric series that a row has.
+        kinds: the number of kinds of quotas, such as 2 for Produce and Fetch.
     """
     return max(0, series_max // series_per_row - kinds)
 
@@ -255,7 +258,7 @@ Rows = Mapping[str, list[Row]]
 
 
 class Quotas(Protocol):
-    """The quota engine, as far as metrics need it."""
+    """The part of the quota engine's interface that metrics use."""
 
     @property
     def enforcing(self) -> bool:
