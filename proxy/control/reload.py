@@ -236,16 +236,16 @@ class Certificates:
 
     @property
     def broker_tls(self) -> Context | None:
-        """A function that returns the context towards brokers; None for plaintext."""
+        """A function that returns the TLS context in force for connections to brokers; None for plaintext."""
         return _context_of(self.brokers)
 
     @property
     def fleet_tls(self) -> Context | None:
-        """A function that returns the context towards the brokers of the fleet's cluster; None for plaintext."""
+        """A function that returns the TLS context in force for the fleet's cluster; None for plaintext."""
         return _context_of(self.fleet_brokers)
 
     def request(self) -> None:
-        """Read all certificates again at the next check (SIGHUP)."""
+        """Have the next check load all certificates again, even if no file has changed (SIGHUP)."""
         self._requested = True
 
     async def run(self) -> None:

@@ -388,6 +388,7 @@ class Predicted(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         throttled_part: the share of time (0 to 1) that its most waiting connection would wait.
         assumed: the assumption behind it, for people.
+        rule: the quota for which it would wait.
         admitted_rate, backlog_bytes: of byte quotas, the rate that would pass, and the bytes that would be left to
             send, if the client kept sending at its rate while throttled.
     """

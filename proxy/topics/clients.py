@@ -76,7 +76,7 @@ class Reader:
         return await self._request_offset(self._consumer.end_offsets([self._place]))
 
     def seek(self, offset: int) -> None:
-        """Continue reading at an offset."""
+        """Set the offset at which the next `read` begins."""
         self._consumer.seek(self._place, offset)
 
     async def read(self) -> tuple[Sequence[Record], int]:
@@ -319,10 +319,12 @@ async def stop_client(*closers: Callable[[], Coroutine[Any, Any, object]]) -> No
 
 
 async def bounded(work: Coroutine[Any, Any, T], seconds: float) -> T:
-    """Wait for a call of aiokafka for at most `seconds`, even if it does not end when it is cancelled.
+    """Await a call of aiokafka for at most `seconds`, and return its result.
+
+    Unlike `asyncio.timeout` this does not wait for the end of a call that was cancelled, which may hang.
 
     Raises:
-        TimeoutError: it takes longer; it is cancelled and not waited for.
+        TimeoutError: the call takes longer; it is cancelled.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -52,7 +52,7 @@ class Inbox:
         self._room: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
 
     async def put(self, portion: Portion) -> None:
-        """Add a portion, after waiting until there is room for it."""
+        """Add a portion, after waiting until fewer than PORTIONS_MAX are in the queue."""
         if self._room is None:
             self._room = (asyncio.get_running_loop(), asyncio.Event())
         room = self._room[1]
@@ -103,7 +103,9 @@ class _RestartError(Exception):
 
 
 class TopicLog:
-    """A topic that is read from its beginning and followed, and may be appended to.
+    """A topic that is read from its beginning to its end and then followed, and may be appended to.
+
+    Problems end a session of reading; it is begun again after a pause (see the module).
 
     Args:
         thread: the thread in which the log runs.

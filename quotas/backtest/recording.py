@@ -134,7 +134,7 @@ class Rows(NamedTuple):
         seq: a number that ascends with the requests of a connection.
         at_us: when the request was forwarded or got its response from Sluice.
         sizes: the bytes that the quota counts.
-        service_us: how long the broker took to respond; below 0 if the request did not get to a broker.
+        service_us: how long the broker took to respond; below 0 without a response of a broker.
         delay_us: how long the request had waited since its arrival until `at_us`.
         throttle_us: the throttle time in its response.
         group_ms: the session timeout of the consumer group on the connection, in ms; 0 for none.

@@ -52,7 +52,7 @@ class _RefusedError(Exception):
 
 
 def alter(definitions: Definitions, alterations: Iterable[Alteration]) -> Outcome:
-    """Validate alterations against the definitions in force, without changing them.
+    """Validate alterations and compute the new limits, without changing `definitions`; the caller applies them.
 
     >>> outcome = alter(Definitions(), [([("user", None)], [("producer_byte_rate", 2e6)]), ([], [])])
     >>> outcome.results

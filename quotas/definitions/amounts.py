@@ -17,10 +17,10 @@ _WRITTEN: Final = re.compile(r"(-?[0-9]{1,100}(?:\.[0-9]{1,100})?) *([A-Za-z]*)"
 
 
 def parse_amount(value: object) -> Decimal:
-    """Parse an integer, a float, or a text with or without a unit.
+    """Parse an amount: an integer, a float, or a text such as "2M" with or without a unit (k M G, Ki Mi Gi).
 
     Raises:
-        AmountError: it is none of these, is not finite, or has an unknown unit.
+        AmountError: the value is none of these, is not finite, or has an unknown unit.
 
     >>> parse_amount("1.5M"), parse_amount("64Ki"), parse_amount(7)
     (Decimal('1500000.0'), Decimal('65536'), Decimal('7'))
@@ -48,7 +48,7 @@ def _parse_text(text: str) -> Decimal:
 
 
 def parse_whole(value: object) -> int:
-    """Parse an amount that must be whole.
+    """Parse an amount that must be a whole number; see `parse_amount`.
 
     Raises:
         AmountError: as `parse_amount`, or the amount is not whole.
@@ -63,7 +63,7 @@ def parse_whole(value: object) -> int:
 
 
 def write_bytes(count: int) -> str:
-    """Write a number of bytes with the largest unit that leaves it exact.
+    """Format a number of bytes with the largest unit in which it is a whole number.
 
     >>> write_bytes(2_000_000), write_bytes(104_857_600), write_bytes(1234)
     ('2M', '100Mi', '1234')
@@ -76,7 +76,7 @@ def write_bytes(count: int) -> str:
 
 
 def write_like(count: int, before: str) -> str:
-    """Write a number of bytes in the form of another amount: with a unit of the same kind, or without one.
+    """Format a number of bytes as `before` is written: with a decimal unit, with a binary one, or without one.
 
     >>> write_like(4_000_000, "2M"), write_like(4_194_304, "2M"), write_like(4_194_304, "2Mi"), write_like(4000, "2")
     ('4M', '4194304', '4Mi', '4000')

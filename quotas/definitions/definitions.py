@@ -83,7 +83,7 @@ def keys_of(entity: Entity) -> tuple[str, ...]:
 
 
 def check_entity(entity: Entity, path: str) -> None:
-    """Raise `DefinitionError` for an invalid entity (Kafka's checks, kafka-quotas.md §6.1)."""
+    """Raise `DefinitionError` for an invalid entity, by Kafka's checks; `path` is its place, for the message."""
     present = [part for part, name in zip(Entity._fields, entity, strict=True) if name is not None]
     if not present:
         raise DefinitionError(path, "names no user, client_id, ip or topic")
@@ -186,10 +186,14 @@ class Definitions:
         return code(*canonical(entity)) in self._codes
 
     def put(self, entity: Entity, values: Mapping[str, float], path: str = "") -> None:
-        """Set all limits of one entity; no limits remove it.
+        """Replace all limits of one entity; without limits it is removed.
+
+        Args:
+            values: the limits by quota key.
+            path: the entity's place in a file, for error messages.
 
         Raises:
-            DefinitionError: an invalid entity or value; nothing has changed.
+            DefinitionError: the entity or a value is invalid; nothing has changed.
         """
         check_entity(entity, path)
         for key, value in values.items():
@@ -217,15 +221,15 @@ class Definitions:
             self.changed(text)
 
     def codes(self) -> list[str]:
-        """Return the codes of all entities, copied in one step: other threads may call it."""
+        """Return the codes (`code`) of all entities as a copy; any thread may call it."""
         return list(self._codes)
 
     def limits(self, text: str) -> dict[str, float]:
-        """Return the limits of the entity with this code; empty if it has none."""
+        """Return the limits, by quota key, of the entity with this code; empty if it has none."""
         return {key: rates[text] for key, rates in self._rates.items() if text in rates}
 
     def values(self, entity: Entity) -> dict[str, float]:
-        """Return the limits of one entity, without static settings; empty if it has none."""
+        """Return the limits of one entity by quota key, without static settings; empty if it has none."""
         return self.limits(code(*canonical(entity)))
 
     def entries(self) -> Iterator[tuple[Entity, Mapping[str, float]]]:

@@ -118,7 +118,7 @@ class Setting(NamedTuple):
 
 
 def key_of(entity: Entity, limit: str) -> bytes:
-    """Return a limit's record key as JSON bytes.
+    """Return the key of the record for one limit of an entity, as JSON bytes.
 
     >>> key_of(Entity("ann"), "producer_byte_rate")
     b'{"entity":[["user","ann"]],"limit":"producer_byte_rate"}'
@@ -127,7 +127,7 @@ def key_of(entity: Entity, limit: str) -> bytes:
 
 
 def value_of(value: float, author: Author) -> bytes:
-    """Return a limit's record value as JSON bytes.
+    """Return the value of the record that sets a limit, as JSON bytes.
 
     >>> value_of(5.0, Author("ann", "::1", "2026-01-31T12:00:00.000Z"))
     b'{"v":1,"value":5,"by":"ann","from":"::1","at":"2026-01-31T12:00:00.000Z"}'
@@ -178,7 +178,7 @@ def read_setting(entity: Entity, limit: str, value: bytes | None) -> Setting | N
     """Return the limit that a record sets, and who set it; None for a tombstone. The author is not verified.
 
     Raises:
-        RecordError: it is not a valid value of this entity's limit, or of an unknown version.
+        RecordError: the value is not valid for this limit of the entity, or has an unknown version.
 
     >>> read_setting(Entity("ann"), "producer_byte_rate", b'{"v":1,"value":5,"by":"bob","from":"::1","at":""}')
     Setting(value=5.0, author=Author(name='bob', address='::1', at='', claimed=False))

@@ -193,10 +193,10 @@ def parse(text: str, static: StaticQuotas | None = None) -> Definitions:
 
 
 def entry(block: str, path: str) -> tuple[Entity, dict[str, float]]:
-    """Parse one table; returns its entity and limits.
+    """Parse the text of one `[[quota]]` table; returns its entity and its limits by quota key.
 
     Raises:
-        DefinitionError: an invalid definition.
+        DefinitionError: the entity or a limit is invalid; `path` is its place in the file, for the message.
         FormError: the text is not one `[[quota]]` table.
     """
     found = table(block)
@@ -244,12 +244,12 @@ def _put(definitions: Definitions, entity: Entity, values: Mapping[str, float], 
 
 
 def render(definitions: Definitions) -> str:
-    """Render the entries, so that `parse` returns the same ones; static settings are not part of the file."""
+    """Return the text of a quotas file with these quotas; static settings are not part of it."""
     return "\n".join(render_table(entity, values) for entity, values in definitions.entries())
 
 
 def render_table(entity: Entity, values: Mapping[str, float]) -> str:
-    """Render one `[[quota]]` table, with a newline at its end."""
+    """Return the text of one entity's `[[quota]]` table, with a newline at its end."""
     lines = ["[[quota]]\n"]
     for part, name in zip(_PARTS, entity, strict=True):
         if name is not None:
@@ -259,7 +259,7 @@ def render_table(entity: Entity, values: Mapping[str, float]) -> str:
 
 
 def render_value(key: str, value: float) -> str:
-    """Render one limit as a TOML number.
+    """Return a limit as a TOML number; without a fraction for keys that take whole numbers.
 
     >>> render_value("producer_byte_rate", 2e6), render_value("request_percentage", 2e6)
     ('2000000', '2000000.0')
@@ -268,7 +268,7 @@ def render_value(key: str, value: float) -> str:
 
 
 def parse_limit(value: object, path: str) -> float:
-    """Parse a limit: an amount that is not too large for Kafka.
+    """Parse a limit in a quotas file: an amount (`parse_amount`) that is not too large for Kafka.
 
     >>> parse_limit("2M", "x"), parse_limit("1.5Ki", "x"), parse_limit(7, "x")
     (2000000.0, 1536.0, 7.0)

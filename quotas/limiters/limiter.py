@@ -58,7 +58,8 @@ class Lendable(Protocol):
     def decides_again(self) -> bool:
         """Whether each request is decided on when it arrives, and not charged if it is too early.
 
-        Only then may a mute be shortened. False if every request is charged whenever it arrives.
+        Only then may a mute be shortened, when this process's share of the limit may grow soon: if it does not, the
+        next request waits again. False: every request is charged when it arrives, early or not.
         """
 
     def lend(self, share: float, now_ms: int) -> None:

@@ -300,7 +300,7 @@ class Plan:
 
 
 def succeeded(now: PartitionState, step: Step) -> PartitionState:
-    """Return a partition's state after a successful step.
+    """Return the state of a partition after its step has succeeded: the added replicas are in sync.
 
     >>> now = PartitionState((0, 1), (0, 1), 0, (), (), 1)
     >>> succeeded(now, Step("t", 0, (2, 0), (2,), (1,), 2, (0, 1), 0))

@@ -155,12 +155,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The partition has reached its target."""
+    """The result of `next_step` for a partition that has reached its target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The partition has not reached its target, but no step of it may begin now.
+    """The result of `next_step` for a partition that has not reached its target, but may not begin a step now.
 
     Attributes:
         reason: why, as text for the operator.

@@ -72,7 +72,7 @@ class WindowRate:
         return most if self.room(now_ms) is None else 0
 
     def reserve(self, size: int) -> None:
-        """Do nothing: Kafka's arithmetic reserves nothing."""
+        """Do nothing, since Kafka's arithmetic reserves no bytes; here for the same interface as `PacedRate`."""
 
     def settle(self, reserved: int, size: int, now_ms: int) -> None:  # noqa: ARG002 - the pace needs it
         """Count the `size` bytes of a throttled replica that have arrived; `reserved` has no effect here."""

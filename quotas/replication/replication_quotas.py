@@ -55,7 +55,7 @@ class Reservation:
             rate.reserve(size)
 
     def settle(self, reserved: int, size: int, now_ms: int) -> None:
-        """Count `size` arrived bytes, of which `reserved` were reserved (0 for none)."""
+        """Count `size` bytes that have arrived, and end the reservation of `reserved` bytes (0 for none)."""
         self._reserved -= reserved
         for rate in self.rates:
             rate.settle(reserved, size, now_ms)
@@ -450,7 +450,7 @@ class ReplicationQuotas:
         return True
 
     def share(self, now_ms: int) -> bool:
-        """Set the followers' limits by this process's current shares; returns whether any limit has changed."""
+        """Set each follower's limit to this process's current share of it; returns whether any has changed."""
         shares = self.shares
         if shares is None:
             return False

@@ -170,7 +170,7 @@ class Unguarded:
         self.unguarded = False
 
     async def run(self) -> None:
-        """Ask at intervals, until cancelled by the application."""
+        """Check for an authorizer at intervals, until cancelled by the application."""
         while True:
             try:
                 found = await is_unguarded(self._access)
@@ -188,6 +188,6 @@ class Unguarded:
             await asyncio.sleep(_ASK_SECONDS)
 
     def families(self) -> Iterator[Family]:
-        """Yield the metric: whether the brokers have no authorizer."""
+        """Yield the metric that is 1 while the brokers have no authorizer."""
         text = "1 while the brokers that keep Sluice's own topics and group have no authorizer"
         yield Family("sluice_brokers_unguarded", "gauge", text, (), [((), float(self.unguarded))])

@@ -70,7 +70,7 @@ class Poller:
         self.problem = "the cluster has not been asked yet"
 
     async def run(self) -> None:
-        """Run a round after each pause, until cancelled by the application."""
+        """Call `poll` again and again, with the pauses that it returns, until cancelled by the application."""
         try:
             while True:
                 pause_seconds = await self.poll()
@@ -80,7 +80,7 @@ class Poller:
                 lookup.cancel()
 
     async def poll(self) -> float:
-        """Read the brokers and update the map; returns the pause until the next round, in seconds."""
+        """Ask the cluster for its brokers and update the map; returns the pause until the next call, in seconds."""
         self.states.settle(now_ms())
         await self.resolve()
         targets = self._brokers.targets()
@@ -139,7 +139,7 @@ class Poller:
         self.problem = f"cluster unreachable: {problem}"
 
     async def resolve(self) -> None:
-        """Resolve every host name; slow ones continue in the background, and are not started twice."""
+        """Resolve all host names of the maps again; slow look-ups continue in the background."""
         hosts = {host for brokers in (self._brokers, *self._others) for host in brokers.hosts()}
         self._unknown &= hosts
         waiting = sorted(hosts.difference(self._lookups), key=lambda host: host not in self._unknown)

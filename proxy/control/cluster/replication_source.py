@@ -90,7 +90,7 @@ class ReplicationSource:
         self.problem = ""
 
     def configure(self, settings: ReplicationSettings) -> None:
-        """Apply settings.
+        """Apply new settings of replication quotas.
 
         With `throttled = "file"` the file's lists of throttled replicas and its rates are in force when this
         returns; with `off` all limits have ended. Other lists follow at the next poll.

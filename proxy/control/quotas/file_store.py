@@ -129,7 +129,7 @@ class FileStore(QuotaStore):
                 self.noted(entity, author)
 
     def mirror(self, entries: Iterable[tuple[Parts, Mapping[str, float]]]) -> bool:
-        """Replace the quotas by the brokers'; returns whether any differed.
+        """Replace all quotas by those of the brokers; returns whether any limit differed.
 
         Keys and entity types that are unknown here (of a newer Kafka) are left out.
         """

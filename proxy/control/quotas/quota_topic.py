@@ -115,7 +115,7 @@ class QuotaTopic:
 
     @property
     def not_ready(self) -> str:
-        """Return why there are no quotas yet; "" if there are."""
+        """Why no quotas are in force yet, as text for the readiness check; "" if they are."""
         if self.store.ready:
             return ""
         problem = self.log.problem

@@ -230,10 +230,17 @@ class QuotaStore(ABC):
 
     @abstractmethod
     def alter(self, alterations: Iterable[Alteration], client: Client, /, *, validate_only: bool) -> Outcome:
-        """Alter quotas; at the return they are durable and in force.
+        """Alter quotas; when this returns, they are durable and in force.
+
+        Args:
+            alterations: the entities with their changed limits, as in AlterClientQuotas.
+            client: the author.
+            validate_only: whether to validate the alterations without applying them.
+
+        Returns: the result of each entity, and the changed limits.
 
         Raises:
-            StoreError: they cannot be altered.
+            StoreError: the quotas cannot be altered.
         """
 
     def configure(self, settings: QuotaSettings) -> None:
@@ -283,7 +290,7 @@ class QuotaStore(ABC):
         self.apply(((entity_of(name), {}) for name in gone), changer)
 
     def overrides(self, entity: Entity) -> bool:
-        """Whether the command line sets this entity's quotas."""
+        """Whether the command line sets this entity's quotas, so that they cannot be altered."""
         return entity in self._overrides
 
     def refuse_overridden(self, outcome: Outcome) -> Outcome:

@@ -82,7 +82,7 @@ class Events(Protocol):
     """The audit topic, as the store appends to it."""
 
     def add(self, records: list[Record]) -> None:
-        """Queue records; they are appended later."""
+        """Queue events, to be appended in the background."""
 
 
 # The quotas of a topic on disk: with them a process starts while Kafka is away (`[state] directory`).
@@ -144,18 +144,22 @@ class Snapshot:
         self.path: Final = directory / NAME
 
     def write(self, place: Place, entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> None:
-        """Replace the file.
+        """Replace the file by one with these quotas.
+
+        Args:
+            place: up to which offset of the topic the quotas are.
+            entries: the entities with their limits.
 
         Raises:
-            OSError: it cannot be written; the old one is there.
+            OSError: the file cannot be written; the old one stays.
         """
         store(self.path, _lines(place, with_pauses(entries)), _MODE)
 
     def read(self, topic: str) -> tuple[Place, Definitions] | None:
-        """Return what was last written for this topic; None if there is no file.
+        """Return the offset and the quotas of the snapshot of this topic; None if there is no file.
 
         Raises:
-            SnapshotError: it cannot be used.
+            SnapshotError: the file is damaged, or of another topic.
         """
         try:
             with open_text(self.path, _BYTES_MAX) as file:
@@ -331,7 +335,7 @@ class TopicStore(QuotaStore):
         return len(self._unreadable)
 
     def read(self, settings: QuotaSettings) -> Definitions:
-        """Apply new static settings; returns the definitions in force."""
+        """Apply the static quotas of new settings; returns all quotas in force."""
         self.configure(settings)
         return self.definitions
 

@@ -137,7 +137,10 @@ class Cluster:
     async def elect(
         self, partitions: Sequence[TopicPartition], may: Callable[[], bool]
     ) -> dict[TopicPartition, tuple[int, str]]:
-        """Elect preferred leaders; returns error code and message of each. Args and Raises: see `submit`."""
+        """Elect the preferred leaders of partitions; returns the error code (0 for none) and message of each.
+
+        Args and Raises: see `submit`.
+        """
         error_code, found = await self._read(metadata.elect_preferred(partitions, _TIMEOUT_MS), may)
         return {key: found.get(key, (error_code, "")) for key in partitions}
 
@@ -155,7 +158,7 @@ class Cluster:
         return found
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the cluster, if one is open."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -117,7 +117,7 @@ class Executor:
         self._woken.set()
 
     async def run(self) -> None:
-        """Run a round after each pause, until cancelled by the application."""
+        """Call `run_round` again and again, with the pauses that it returns, until cancelled by the application."""
         loop = asyncio.get_running_loop()
         try:
             while True:

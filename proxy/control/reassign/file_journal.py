@@ -48,10 +48,10 @@ LOCK_SECONDS_MAX: Final = 5.0
 
 
 class FileJournal:
-    """Reads and writes one journal; see `proxy.control.reassign.journal.Journal`.
+    """The journal of moves in a file, which several processes share; see `proxy.control.reassign.journal.Journal`.
 
     Args:
-        directory: created if it does not exist.
+        directory: the directory of the file; it is created if it does not exist.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -61,7 +61,7 @@ class FileJournal:
         self._reset()
 
     def read(self) -> JournalState:
-        """Read the records that any process has appended.
+        """Read the records that all processes have appended; returns the journal's contents.
 
         Raises:
             DamagedError: the journal contains damaged lines.

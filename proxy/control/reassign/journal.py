@@ -109,7 +109,7 @@ class Entry(Struct, frozen=True, tag_field="kind", tag="entry"):
 
     @property
     def added_brokers(self) -> tuple[int, ...]:
-        """The ids of the brokers that the move adds."""
+        """The ids of the brokers that are in the wanted replicas and not in the original ones."""
         return tuple(broker for broker in self.wanted if broker not in self.original)
 
     def accepted(self) -> "Entry":
@@ -212,7 +212,7 @@ def write_line(sequence: int, record: Record) -> bytes:
 
 
 def read_line(line: bytes) -> tuple[int, Record]:
-    """Decode a line without its newline; returns its sequence and record.
+    """Decode a line of the journal, without its newline; returns its sequence number and record.
 
     Raises:
         LineError: the line is damaged.
@@ -277,7 +277,7 @@ class Journal(Protocol):
     """
 
     def read(self) -> JournalState:
-        """Read the records that any process has appended.
+        """Read the records that all processes have appended; returns the journal's contents.
 
         Raises:
             DamagedError: the journal contains damaged records.
@@ -333,7 +333,7 @@ class Leadership(Protocol):
         """
 
     def holder(self) -> str:
-        """Return the name of the process that executes, as far as known."""
+        """Return the name of the process that executes moves, as far as known; "" if it is not known."""
 
     def release(self) -> None:
         """Stop executing, so that another process may."""

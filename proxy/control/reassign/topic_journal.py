@@ -170,10 +170,10 @@ class Fenced(Protocol):
 
     @property
     def problem(self) -> Problem | None:
-        """Why this process could not begin to append when it last tried."""
+        """Why the last `begin` failed; None if it succeeded, or before the first one."""
 
     def begin(self) -> "Future[None]":
-        """Fence every other writer, and open this one."""
+        """Open the writer, and fence all others; the future has an AppendError if that fails."""
 
     def append(self, records: Sequence[TopicRecord]) -> "Future[int]":
         """Append records, all or none; the future has the offset after them, or an AppendError."""
@@ -266,7 +266,7 @@ class TopicJournal:
     def append(
         self, records: Sequence[Record], *, expected: int | None = None, term: int | None = None
     ) -> JournalState:
-        """Append records, and read them back; see `proxy.control.reassign.journal.Journal`."""
+        """Append records, and wait until they were read from the topic; see `Journal.append` for Args and Raises."""
         with self._lock:
             self._drain()
             self._check()

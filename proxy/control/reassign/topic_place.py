@@ -377,7 +377,7 @@ class TopicPlace:
         return self._forwarding
 
     def start(self) -> None:
-        """Begin to read the topic, and to respond to other members."""
+        """Begin to read the topic, and to respond to other members' questions when this process is the holder."""
         self._log.start()
         member = self._member()
         if member is not None and self._service is not None:
