@@ -19,11 +19,11 @@ class TruncatedError(WireError):
 
 
 class MalformedFieldError(WireError):
-    """An invalid length, count or number, or text that is not UTF-8."""
+    """A field has an invalid length, count or number, or its text is not UTF-8."""
 
 
 class OversizedError(WireError):
-    """A part that must be buffered exceeds its limit, or has too many elements."""
+    """A part of a message that must be kept in memory exceeds its limit, in bytes or elements."""
 
 
 class UnknownVersionError(WireError):

@@ -49,9 +49,7 @@ def client_id(buf: Buffer, pos: int, end: int) -> str | None:
 
 
 def body_start(buf: Buffer, pos: int, end: int, api_key: int, version: int) -> int | None:
-    """Return where the body begins of the request whose length prefix is at `pos`; None if its header is not
-    complete.
-    """
+    """Return where the body of the request with its length prefix at `pos` begins; None if its header is incomplete."""
     start = pos + _CLIENT_ID
     if start > end:
         return None

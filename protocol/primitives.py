@@ -251,9 +251,7 @@ def for_each(items: Iterable[T], work: Callable[[list[T]], object]) -> Portions[
 
 
 def drain(items: dict[K, V], work: Callable[[list[tuple[K, V]]], object]) -> Portions[None]:
-    """Remove all items, the last ones first, and pass them to `work` in portions, since freeing thousands takes
-    long.
-    """
+    """Remove all items, the last first, and pass them to `work` in portions, since freeing thousands takes long."""
     while items:
         portion = [items.popitem() for _ in range(min(PORTION, len(items)))]
         work(portion)

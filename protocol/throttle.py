@@ -46,9 +46,7 @@ _OFFSET: Final[dict[int, int]] = {OFFSET_DELETE: 2, RENEW_DELEGATION_TOKEN: 10, 
 
 
 def position(api_key: int, version: int) -> int:
-    """Return the offset of throttle_time_ms in a response's body; LAST if it is the last field, NONE if there is
-    none.
-    """
+    """Return the offset of throttle_time_ms in a response's body; LAST if it is the last field, NONE without one."""
     if version > MAX_VERSION.get(api_key, -1) or api_key in _WITHOUT or version < _SINCE.get(api_key, 0):
         return NONE
     if api_key in _LAST:

@@ -22,21 +22,22 @@ class EngineOptions:
 
     Attributes:
         policy: `kip13` is Kafka's sampled window, `schedule` one virtual schedule per identity.
-        mode: `observe` makes every decision and enforces none.
+        mode: `enforce`, or `observe`: every decision is made and counted, and none is enforced.
         scope: `broker` counts each broker by itself (KIP-13), `cluster` all brokers behind this process as one.
         window_samples: samples of the window (kip13); Kafka's quota.window.num.
         window_seconds: length of one sample; Kafka's quota.window.size.seconds.
-        burst_seconds: the seconds of its rate that an idle identity may send in one go (schedule).
+        burst_seconds: how many seconds of its rate an idle client may send at once (schedule).
         hold_seconds_max: how long a Produce may wait at its header (schedule); 0 = never held.
         mute_seconds_max: the longest mute; a longer one is cut, and the debt stays.
         new_connections: `held` makes the first Produce of a connection wait while its client is over the quota (kip13);
             `as-kafka` lets it pass.
-        client_ids_max: the largest number of identities; further ones share one budget, `<other>`.
-        client_bytes_max: the most memory of identities with their limiters, in bytes; the same applies beyond it.
+        client_ids_max: the largest number of clients that are counted separately; further ones share one quota,
+            `<other>`.
+        client_bytes_max: the most memory of clients and their limiters, in bytes; the same applies beyond it.
         partition_mutations_rate: partition mutations/s of all clients together (KIP-599); None = unlimited.
-        partition_mutations_burst: how many of them may come in one go; None = the rate times all windows.
-        charge_validate_only: whether a request that only asks whether it would work counts, as in KRaft.
-        charge_auto_created: whether topics that Metadata requests create count.
+        partition_mutations_burst: how many of them may come at once; None = the rate times all windows.
+        charge_validate_only: whether requests with validate_only count as mutations, as in KRaft.
+        charge_auto_created: whether topics that are auto-created because of a Metadata request count as mutations.
         unknown_users: the quotas of clients whose user cannot be read from their SASL tokens: no user's quota, the
             default user's for all of them together, or none, since their connections are closed.
     """
@@ -92,7 +93,7 @@ GROUP_MUTE_SHARE: Final = 5
 
 
 def capped(throttle_ms: int, mute_ms_max: int, group_session_timeout_ms: int | None) -> int:
-    """Return the mute in ms: at most `mute_ms_max`, and at most a fifth of the group's session timeout.
+    """Return how long a channel is muted, in ms: at most `mute_ms_max`, and a fifth of the group's session timeout.
 
     Args:
         throttle_ms: the engine's decision.

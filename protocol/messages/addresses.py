@@ -97,7 +97,7 @@ _FLEXIBLE_SINCE: Final = 4
 
 
 class Endpoint(NamedTuple):
-    """A broker's address, with its rack and tags as received bytes."""
+    """A broker's id and address in a response; its rack and tags stay encoded, as received."""
 
     node_id: int
     host: str

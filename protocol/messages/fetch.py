@@ -150,9 +150,7 @@ def read_ahead(frame: bytes, body_pos: int, version: int) -> ReadRequest:
 def full_topics(
     frame: Buffer, body_pos: int, version: int
 ) -> tuple[dict[TopicPartition, bytes], list[TopicPartition]]:
-    """Return the partitions of a complete Fetch request with their encoded entries, and its forgotten ones, in
-    order.
-    """
+    """Return a complete Fetch request's partitions with their encoded entries, and its forgotten ones, in order."""
     topics = _topics(frame, body_pos, version)
     return topics.partitions, topics.forgotten
 

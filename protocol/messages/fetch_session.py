@@ -106,7 +106,7 @@ class _Session:
         self.kept_bytes = SESSION_BYTES
 
     def too_large(self) -> bool:
-        """Whether the changes exceed the bound of one session, or of one request."""
+        """Whether the changes are too large to be kept: more bytes than a session may have, or too many partitions."""
         return (
             self.kept_bytes > SESSION_BYTES_MAX or len(self.partitions) + len(self.forgotten) > PARTITIONS_MAX
         )
@@ -132,9 +132,7 @@ class _AddressSessions:
 
 
 def must_forward(fields: FetchFields) -> bool:
-    """Whether the request must reach the broker, since it ends a fetch session that would otherwise stay in its
-    cache.
-    """
+    """Whether the request must reach the broker, since it ends its fetch session, which the broker has in memory."""
     return fields.session_epoch == FINAL_EPOCH and fields.session_id != 0
 
 
@@ -179,9 +177,7 @@ class SessionTable:
         return bool(self._sessions)
 
     def is_shifted(self, broker: Hashable, session_id: int) -> bool:
-        """Whether the requests of this session must be translated by `forward`, since epochs of client and broker
-        differ.
-        """
+        """Whether requests of this session must be translated by `forward`: the client's and broker's epochs differ."""
         return (broker, session_id) in self._sessions
 
     def respond_locally(
@@ -280,7 +276,7 @@ class SessionTable:
         self._pop((broker, session_id))
 
     def expire(self, now_ms: int) -> int:
-        """Remove idle sessions; returns their number. Call it about once a second."""
+        """Remove sessions unused for IDLE_MS; returns how many. Call it about once a second."""
         forgotten = 0
         while forgotten < _EXPIRE_AT_ONCE and self._drop_idle(now_ms):
             forgotten += 1

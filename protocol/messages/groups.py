@@ -31,10 +31,8 @@ GROUP_APIS: Final = frozenset(
 def session_timeout_ms(buf: Buffer, body_pos: int, end: int, version: int) -> int:
     """Return the session timeout of a JoinGroup request in ms; the default if it is 0 or less.
 
-    The timeout directly follows the group's name.
-
     Raises:
-        TruncatedError: the request is cut off before it.
+        TruncatedError: the bytes before `end` do not contain it; it directly follows the group's name.
     """
     timeout = int32(buf, skip_string(buf, body_pos, end, api.flexible(api.JOIN_GROUP, version)), end)
     return timeout if timeout > 0 else SESSION_TIMEOUT_DEFAULT_MS

@@ -55,9 +55,8 @@ def rewrite_head(frame: bytes, version: int, address_map: AddressMap) -> tuple[i
         frame: the bytes of the response that have arrived.
 
     Returns:
-        The number of bytes to replace, and the new ones, which begin with the new length prefix; 0 and b"" if more
-        bytes
-        must arrive.
+        The number of bytes to replace, and the new ones, which begin with the new length prefix; 0 and b"" if more must
+        arrive first.
 
     Raises:
         WireError: the response is malformed.

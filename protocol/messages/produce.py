@@ -19,9 +19,7 @@ _ENDPOINTS_SINCE: Final = 10
 
 
 def acks(buf: Buffer, body_pos: int, end: int, version: int) -> int | None:
-    """Return the acks of a Produce request (0: there is no response); None if that field is not complete before
-    `end`.
-    """
+    """Return the acks of a Produce request (0: there is no response); None if that field has not arrived."""
     pos = body_pos
     if version >= 9:
         if pos >= end:

@@ -282,9 +282,7 @@ class ReplicaSession:
         return 0, self.session_id
 
     def respond_locally(self) -> int:
-        """Return the session id for an empty response by Sluice itself; the leader gets the changes with the next
-        request.
-        """
+        """Return the session id for an empty response made by Sluice; the next forwarded request has the changes."""
         assert not self.full, "the response to a full request contains all its partitions"
         return self.session_id
 

@@ -68,8 +68,8 @@ class TopicMutation(NamedTuple):
     Attributes:
         name: None if the request has the topic's id.
         topic_id: 16 bytes; zeros if the request has the topic's name.
-        partitions: CreateTopics: the number of manual assignments, otherwise num_partitions, which may be -1.
-            CreatePartitions: the new total. DeleteTopics: 0.
+        partitions: in CreateTopics the number of manual assignments, without any num_partitions, -1 for the default; in
+            CreatePartitions the new total; in DeleteTopics 0.
         start, end: the range of its bytes in the frame.
     """
 
@@ -91,7 +91,7 @@ class MutationRequest(NamedTuple):
     Attributes:
         topics: in the request's order.
         topics_at, topics_end: the range of the array of topics in the frame, with its length.
-        validate_only: whether the request is only validated.
+        validate_only: whether the request is only to be validated, not carried out.
         repeated: the keys of topics that occur more than once.
     """
 

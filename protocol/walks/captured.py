@@ -102,7 +102,7 @@ def _plausible(total: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class PartitionRows:
-    """A sink that collects each partition's bytes and number of records.
+    """A sink for a walk (`PartitionSink`) that collects each partition's bytes and number of records.
 
     Attributes:
         partitions: the partitions so far, at most PARTITIONS_MAX.

@@ -262,7 +262,7 @@ def complete_frame(frame: Any, request_bytes: int) -> bytes:
 def requested_mutations(
     engine: Engine, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Return the number of partition mutations; NONE if the request is incomplete, or too large to be parsed here."""
+    """Return how many partition mutations a request asks for; NONE if it is incomplete or too large to be parsed."""
     length, key, version, _, _ = head
     frame_end = pos + 4 + length
     fields_at = skip_header_tags(buf, body, min(end, frame_end), flexible=flexible(key, version))
@@ -414,9 +414,7 @@ class Capture(Observer):
             self._mute_ms, self._muting_throttle = mute_ms, throttle
 
     def walked(self, direction: ChannelDirection, walk: Walk, now_ms: int) -> None:  # noqa: ARG002 - see Observer
-        """At a frame's end, put the throttle decisions for its topics into its row, or write the row of a walked
-        Fetch.
-        """
+        """At the end of a walked frame, put its topics' throttle time into its row, or write the row of a Fetch."""
         if direction.walk is not None:
             return
         if direction is not self._state.requests:

@@ -168,7 +168,7 @@ class Machine(Protocol):
 
 
 class Channel(ChannelState):
-    """The two directions of one connection, and their shared state.
+    """One client channel: the two directions of a connection through Sluice, and their shared state.
 
     Args:
         tap: the destination of captured requests; None without capture.

@@ -603,8 +603,7 @@ class ChannelState:
         return 0
 
     def count_connection(self, now_ms: int) -> None:
-        """Count the connection against its user's rate, once; over the rate the channel is muted
-        (`user_connections`).
+        """Count the connection, once, against its user's rate of connections; beyond it the channel is muted.
 
         A client that has not authenticated is ANONYMOUS, to which the default user's rate does not apply.
         """
@@ -981,7 +980,7 @@ def charge_produced(state: ChannelState, walk: Walk, now_ms: int, *, response_ow
     """Charge the topics of a walked Produce with their bytes; beyond a topic's quota, the channel is muted.
 
     Args:
-        response_owed: whether it has a response; that is then the last one owed, since requests pass one by one.
+        response_owed: whether it has a response, which then is the last one owed, and gets the throttle time.
     """
     until_ms = _charge(state, PRODUCER_BYTE_RATE, walk, now_ms)
     if until_ms and response_owed and state.in_flight:
@@ -991,7 +990,7 @@ def charge_produced(state: ChannelState, walk: Walk, now_ms: int, *, response_ow
 
 
 def charge_fetched(state: ChannelState, walk: Walk, now_ms: int) -> bool:
-    """Charge the topics of a walked response to a Fetch or ShareFetch; returns whether a mute has begun."""
+    """Charge the topics of a walked Fetch or ShareFetch response with their bytes; returns whether a mute has begun."""
     return _charge(state, CONSUMER_BYTE_RATE, walk, now_ms) > 0
 
 

@@ -431,7 +431,7 @@ class ReplicaRequests(RequestReader):
         self._work: Portions[int] | None = None  # the work on the current Fetch, while it is incomplete
 
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:
-        """Decide on bytes from the follower; see `proxy.channel.channel`."""
+        """Decide what to do with bytes from the follower (`Direction.receive`); returns the verdict."""
         verdict, state = self.verdict, self.state
         verdict.insert = b""
         state.now_ns = now_ns

@@ -129,7 +129,7 @@ class Probed(NamedTuple):
     """The timed requests (`Probe`) whose responses have begun since the last call of `RequestTimes.visit`.
 
     Args:
-        missed: the estimated number of requests that were not timed although requests were to be timed.
+        missed: the estimated number of requests that came after the last timed one, and were not timed.
     """
 
     probes: list[Probe]
@@ -166,7 +166,7 @@ _OF_FOLLOWER: Final = FetchWait(follower=True)
 
 
 def read_wait(buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> FetchWait | None:
-    """Return how long a Fetch or ShareFetch may wait; None if its first fields have not arrived."""
+    """Return how long a Fetch or ShareFetch may wait for records; None if its first fields have not arrived."""
     length, key, version, _, _ = head
     seen = min(end, pos + 4 + length)
     fields_at = skip_header_tags(buf, body, seen, flexible=api.flexible(key, version))
@@ -289,9 +289,9 @@ class RequestTimes:
         head: RequestHead,
         now_ms: int,
     ) -> int:
-        """Measure the request just handled if its identity has a quota, and time it if requests are timed.
+        """Begin to measure the request just handled, if its client has a request quota or requests are timed.
 
-        Returns 0, or MORE if more of it is needed.
+        Returns 0, or the order MORE if more of it must arrive first.
         """
         order = self._measure(direction, buf, pos, end, body, head, now_ms)
         state = direction.state

@@ -32,7 +32,7 @@ _LENGTH_MIN: Final = HEAD_BYTES - 4
 
 
 class RequestReader(ChannelDirection, ABC):
-    """A direction that reads requests; the base of a client's and of a follower's.
+    """The base class of the directions that read requests: a client's and a follower's.
 
     Attributes:
         counts: the number of requests by API key, and of all with unknown keys.
@@ -52,9 +52,7 @@ class RequestReader(ChannelDirection, ABC):
         """Register that a response is owed to a request that is forwarded unchanged, and count the request.
 
         Raises:
-            PeerError: the API is unknown, and unknown ones are not allowed here: in a gateway, or if topics or groups
-            are
-                Sluice's own.
+            PeerError: the API is unknown; that is an error in a gateway, and where topics or groups are Sluice's own.
         """
         settings = self.state.settings
         if key not in API_NAMES and (settings.address_map is not None or settings.own is not None):
@@ -76,7 +74,7 @@ class RequestReader(ChannelDirection, ABC):
             raise PeerError("malformed", f"client id of {client_id_length} bytes in a frame of {length}")
 
     def handle_short_header(self, buf: Buffer, pos: int, end: int) -> None:
-        """Handle fewer bytes than a header has: PASS without any, the usual end of a read; otherwise MORE.
+        """Set the order if fewer bytes are left than a header has: PASS if none are, otherwise MORE.
 
         Raises:
             PeerError: the length prefix is invalid.
@@ -100,7 +98,7 @@ _BEFORE_USER: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE
 
 
 class RequestDirection(RequestReader):
-    """The direction from the client to the broker: handles its requests."""
+    """The direction from the client to the broker: reads requests, and calls the handler of each one's API."""
 
     __slots__ = ("_client_id", "_client_id_length", "_handled", "_handler_of")
 
@@ -119,7 +117,7 @@ class RequestDirection(RequestReader):
         self._client_id_length = -1  # no request was seen yet, or the last one had no client id
 
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:  # noqa: C901, PLR0912 - a call a frame costs 5 %
-        """Decide on bytes from the client; see `proxy.channel.channel`."""
+        """Decide what to do with bytes from the client (`Direction.receive`); returns the verdict."""
         verdict, state = self.verdict, self.state
         if verdict.insert:
             verdict.insert = b""
@@ -191,7 +189,7 @@ class RequestDirection(RequestReader):
         return verdict
 
     def passed(self, count: int, now_ns: int) -> None:
-        """Report progress, as `ChannelDirection` does; bytes of a request that was charged ahead have arrived."""
+        """Register progress, as `ChannelDirection` does; if the request was charged ahead, these bytes have arrived."""
         super().passed(count, now_ns)
         if count and self._charged_flow is not None:
             self._note_arrival(self._charged_flow, count)
@@ -208,7 +206,7 @@ class RequestDirection(RequestReader):
         return passed
 
     def recharge_due(self, now_ms: int) -> bool:
-        """Whether the rest of the request is late, and must be charged again before more of it is forwarded."""
+        """Whether the rest of a partly forwarded request is late, and must be charged again before it is forwarded."""
         flow, identity = self._charged_flow, self.state.identity
         if flow is None:
             return False

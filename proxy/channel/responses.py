@@ -25,7 +25,7 @@ _PREFIX_BYTES: Final = 4
 
 
 class ResponseDirection(ChannelDirection):
-    """The direction from the broker to the client: matches responses with the owed ones."""
+    """The direction from the broker to the client: matches each response with the oldest owed one, and handles it."""
 
     __slots__ = ("_length_max",)
 
@@ -36,7 +36,7 @@ class ResponseDirection(ChannelDirection):
         self._length_max = state.settings.response_bytes_max
 
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:  # noqa: C901, PLR0912 - a call a frame costs 5 %
-        """Decide on bytes from the broker; see `proxy.channel.channel`."""
+        """Decide what to do with bytes from the broker (`Direction.receive`); returns the verdict."""
         verdict, state = self.verdict, self.state
         if verdict.insert:
             verdict.insert = b""
@@ -169,7 +169,7 @@ class ResponseDirection(ChannelDirection):
         return True
 
     def resume_requests(self) -> None:
-        """Let requests be handled again, if they wait for owed responses and enough of these were sent."""
+        """Signal that requests can be handled again, if they wait for responses and enough of these were sent."""
         state = self.state
         if state.awaits_responses and len(state.in_flight) <= RESUMED_AT[state.intake]:
             state.awaits_responses = False

@@ -53,8 +53,8 @@ def merge_moves(
     b"" if the broker's response can be used unchanged.
 
     Args:
-        wanted: the requested partitions; None for all.
         frame: the broker's response, of version 0.
+        wanted: the requested partitions; None for all.
         version: the version of the returned response; BATCH_VERSION also contains the steps.
 
     Raises:

@@ -117,8 +117,8 @@ class ThrottleSource(Protocol):
     lease_until_ms: int | None
 
     def end_lease(self, now_ms: int) -> None:
-        """If the lease of this process's shares has ended, make every limiter read its share again before its next
-        use.
+        """If the lease of this process's shares has ended, make every limiter read its share again before it is
+        used.
         """
 
 

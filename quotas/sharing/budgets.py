@@ -49,7 +49,7 @@ class Limiters(Protocol):
 
 
 def budget_key(limiter_key: LimiterKey) -> str:
-    """Return a limiter's key as text: quota, broker, entity; the same in every process.
+    """Return the key under which shares of a limiter's quota are leased, the same in every process.
 
     >>> from quotas.definitions.entities import BucketKey
     >>> budget_key(("producer_byte_rate", BucketKey(None, "reports"), -1))

@@ -106,11 +106,11 @@ class Lessee:
         return now_ms < self._until_ms
 
     def cut_off(self, now_ms: int) -> bool:
-        """Whether the lease has ended, or none has begun in time: other processes may then use this one's shares."""
+        """Whether the lease has ended, or none has begun in time, so that other processes may use this one's shares."""
         return not self.leased(now_ms) and (self._until_ms >= 0 or now_ms >= self._begins_until_ms)
 
     def share(self, key: str, now_ms: int) -> float:
-        """Return the share of a key that may be used now, 0 to 1."""
+        """Return the share (0 to 1) of the quota with this key that may be used now."""
         if now_ms < self._until_ms:
             return self._granted(key) if now_ms < self._live_until_ms else self._first
         if self._until_ms < 0 and now_ms < self._begins_until_ms:
@@ -119,7 +119,7 @@ class Lessee:
 
     @property
     def named(self) -> Iterable[str]:
-        """The keys with shares of their own, and the default key."""
+        """The keys (quotas) of which the lessor has granted a share of their own, and the default key."""
         return self._shares.keys()
 
     def wish(self, wishes: Mapping[str, Wish]) -> None:
@@ -155,8 +155,9 @@ class Lessee:
         )
 
     def take(self, grants: Grants, now_ms: int) -> bool:
-        """Apply grants; returns whether they belong to the open session. The caller applies the shares, then calls
-        `confirm`.
+        """Take the lessor's grants; returns False if they do not belong to the open session, and are ignored.
+
+        The caller then sets the shares at its limiters, and calls `confirm`.
         """
         if grants.complete:
             # Of a session that this process has opened with its last opening report, and that is not over.
@@ -197,9 +198,7 @@ class Lessee:
                 self._lowered[key] = max(largest, self._lowered.get(key, 0.0))
 
     def confirm(self) -> None:
-        """Register that the shares taken so far are in force here and in all processes below; the next report says
-        so.
-        """
+        """Register that the shares taken so far are in force here and in all workers; the next report says so."""
         self._applied = self.version
         self._lowered.clear()
 

@@ -46,7 +46,7 @@ from quotas.sharing.lease_values import (
 
 
 def fill(wanted: Sequence[float], weights: Sequence[float], capacity: float) -> list[float]:
-    """Divide the capacity in proportion to the weights; no part is larger than what is wanted.
+    """Divide a capacity among demands in proportion to their weights (max-min fairness); none gets more than it wants.
 
     Capacity that one demand leaves goes to the others. Demands of weight 0 get nothing.
 
@@ -132,7 +132,9 @@ class KeyShares:
         self.parts: dict[LesseeId, Part] = {}
 
     def upper(self, lessee: LesseeId) -> float:
-        """Return the largest share that a lessee may be using."""
+        """Return the largest share of the key that a lessee may be using, with any change that it has not
+        acknowledged.
+        """
         default = 0.0 if self._default is None else self._default.upper(lessee)
         return self.parts[lessee].upper(default)
 
@@ -152,8 +154,11 @@ class KeyShares:
             part.share, part.version = part.sent, 0
 
     def divide(self, capacity: float, least: float) -> list[Change]:
-        """Return the changed shares to send now, so that the capacity is divided by demand, and by weight if it is
-        short.
+        """Return the changed shares to send now; demands beyond the capacity are divided by weight.
+
+        Args:
+            capacity: the share of the key that all lessees together may use.
+            least: the share that each lessee has without a demand.
 
         Capacity beyond the demands goes to the lessees with a demand, so that they have room to grow. A share is
         lowered when another lessee needs it, or when all together exceed the capacity. Without a demand no share is
@@ -245,10 +250,10 @@ _RELEASED_AT_ONCE: Final = 500  # keys that are released with one call
 
 
 class LeaseRefusedError(QuotaError):
-    """A report is refused.
+    """The lessor refuses a lessee's report, so that the lessee gets no lease.
 
     Args:
-        cause: one word, for a counter.
+        cause: one word, under which it is counted.
         problem: a sentence for the lessee's operator.
     """
 

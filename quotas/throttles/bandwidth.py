@@ -176,8 +176,9 @@ class Throttle(ClientThrottle):
         return False
 
     def backlog_bytes(self, now_ms: int) -> float:
-        """Return the bytes that clients of this identity would have left to send with enforcement, if they kept
-        their rate. 0 while quotas are enforced.
+        """Return the bytes that the clients with this quota would have left to send if it were enforced.
+
+        They are taken to send at the same rate. 0 while quotas are enforced.
         """
         limiter = self._limiter
         if limiter is None or limiter.virtual_time is None or self._source.enforcing:
@@ -193,8 +194,10 @@ class Throttle(ClientThrottle):
         return limiter.fetch_max_bytes(flow, requested, now_ms)
 
     def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """Charge a Fetch response of `size` bytes (4 + body) when it begins: ADMITTED, or throttle_ms for this response
-        and the channel.
+        """Charge a Fetch response of `size` bytes (4 + body) when it begins.
+
+        Returns:
+            ADMITTED; or throttle_ms, which is written into this response, and for which the channel is muted.
         """
         source = self._source
         if self._version is not source.version or (

@@ -18,7 +18,7 @@ class QuotaView(NamedTuple):
         type: Kafka's name: Produce, Fetch, ControllerMutation, Request; in waits also Topic, Connection, Replication.
         byte_rate: over the quota's windows; percent for Request.
         quota: the limit; None for unlimited.
-        tokens: the tokens for partition mutations; None for unlimited.
+        tokens: the tokens left for partition mutations; None for other kinds, or if unlimited.
         broker: the broker at which it is counted; GATEWAY for all brokers together.
         backlog_bytes: the bytes that all clients of the budget would have left to send with enforcement, if they kept
             their rate; 0 while quotas are enforced.
@@ -53,7 +53,7 @@ class ThrottleCounters:
     Attributes:
         throttled_total: throttled requests.
         throttle_ms_total: the sum of their throttle times in ms; for Produce also the times of holds.
-        would_throttled_total, would_throttle_ms_total: the same without enforcement.
+        would_throttled_total, would_throttle_ms_total: the same for throttles that would apply if quotas were enforced.
 
     >>> counters = ThrottleCounters()
     >>> counters.count(500)
@@ -87,7 +87,7 @@ _ELAPSED_MS_MIN = 1000  # a counter younger than a second is divided by a second
 
 @dataclass(slots=True, eq=False)
 class ClientThrottle(ThrottleCounters):
-    """The base of all throttles of a client: what was counted, its rate, and its view.
+    """The base class of all throttles of a client: what was counted, at which rate, and the figures for metrics.
 
     For the rate over about the quota's windows, two earlier counts are stored, half of the windows' length apart; a
     newer one replaces the older one. So it covers at least the last half of the windows and at most all of them.
@@ -147,7 +147,7 @@ class ClientThrottle(ThrottleCounters):
         return max(self.total - self._first_mark, 0) * 1000.0 / elapsed_ms / self.kind.unit.counted
 
     def in_use(self, now_ms: int) -> bool:  # noqa: ARG002 - not every kind has something to keep
-        """Whether the throttle must not be removed now, though its client may have had no traffic."""
+        """Whether the throttle must not be removed now even if its client has no traffic."""
         return False
 
     def debt_bytes(self, now_ms: int) -> float:  # noqa: ARG002 - only of bytes
@@ -155,17 +155,18 @@ class ClientThrottle(ThrottleCounters):
         return 0.0
 
     def backlog_bytes(self, now_ms: int) -> float:  # noqa: ARG002 - only of bytes
-        """Return the bytes that clients of this identity would have left to send with enforcement, if they kept
-        their rate. 0 while quotas are enforced.
+        """Return the bytes that the clients with this quota would have left to send if it were enforced.
+
+        They are taken to send at the same rate. 0 while quotas are enforced.
         """
         return 0.0
 
     def tokens(self, now_ms: int) -> float | None:  # noqa: ARG002 - only of buckets
-        """Return the tokens in the identity's bucket; None without a bucket."""
+        """Return the tokens in the bucket of the clients that share this quota; None without a bucket."""
         return None
 
     def view(self, limit: float | None, broker: int, now_ms: int) -> QuotaView:
-        """Return the figures, with the limit in force and the broker at which they are counted."""
+        """Return the throttle's figures for metrics, with this limit and broker."""
         return QuotaView(
             self.user,
             self.client_id,

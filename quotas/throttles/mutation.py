@@ -113,7 +113,7 @@ class MutationThrottle(ClientThrottle):
                 bucket.record(partitions, now_ms)
 
     def overdrawn(self, now_ms: int) -> bool:
-        """Whether one of the two buckets is overdrawn."""
+        """Whether one of the two buckets is overdrawn: that of the clients with this quota, or that of all clients."""
         self._refresh(now_ms)
         own, whole = self._bucket, self._cluster
         return (own is not None and own.overdrawn(now_ms)) or (whole is not None and whole.overdrawn(now_ms))
@@ -149,11 +149,11 @@ class MutationThrottle(ClientThrottle):
         return min((rate for rate in (own, whole) if rate is not None), default=None)
 
     def tokens(self, now_ms: int) -> float | None:
-        """Return the tokens in the identity's bucket; None without a bucket."""
+        """Return the tokens in the bucket of the clients that share this quota; None if it is unlimited."""
         return None if self._bucket is None else self._bucket.tokens(now_ms)
 
     def in_use(self, now_ms: int) -> bool:
-        """Whether the identity's bucket is overdrawn."""
+        """Whether the bucket of the clients that share this quota is overdrawn, so that the throttle must be kept."""
         return self._bucket is not None and self._bucket.overdrawn(now_ms)
 
     def _waits(self, bucket: SharedBucket, throttle_ms: int, now_ms: int) -> int:
@@ -205,7 +205,7 @@ _CLUSTER_KEY: Final[LimiterKey] = ("partition_mutations_rate", BucketKey(None, N
 
 
 class MutationQuotas:
-    """The partition mutation buckets of one process.
+    """The partition mutation quotas of one process (KIP-599): throttles of clients, and the buckets that they share.
 
     Attributes:
         default_partitions: the number of partitions of a topic created with the broker's default (-1), as brokers'
@@ -250,7 +250,7 @@ class MutationQuotas:
             del self._clients[throttle.user, throttle.client_id]
 
     def clients(self) -> Iterator[MutationThrottle]:
-        """Yield the throttles of all clients with partition mutations."""
+        """Iterate over the throttles of all clients that have made partition mutations."""
         return iter(list(self._clients.values()))
 
     def __len__(self) -> int:

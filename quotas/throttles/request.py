@@ -60,7 +60,7 @@ class RequestLimiter(SampledLimit):
         self._used_us += spent_us
 
     def exceeded_ms(self, now_ms: int) -> int:
-        """Return the time in ms until the windows are within the quota, not capped."""
+        """Return the time in ms until the recorded time is within the quota again, without an upper bound."""
         rate = self._rate
         if rate.total <= self._safe and now_ms < rate.purge_at_ms:
             return 0  # the smallest window allows as much, and no sample is due to be emptied
@@ -136,7 +136,7 @@ class RequestThrottle(ClientThrottle):
         predict_afterwards(limiter, connection, self, charge, now_ms)
 
     def detach(self) -> None:
-        """Detach from the limiter permanently; later responses are not counted."""
+        """Detach from the limiter for good; responses that arrive later are not counted."""
         if self._limiter is not None:
             self._limiters.release(self._limiter)
         self._limiter = None

@@ -116,7 +116,7 @@ class TopicThrottle(ThrottleCounters):
         return self._source.definitions.topic_limit(self.key, self.topic)
 
     def debt_bytes(self, now_ms: int) -> float:
-        """Return the bytes that have passed beyond the limit up to now."""
+        """Return by how many bytes the topic has exceeded its limit up to now."""
         return 0.0 if self._limiter is None else self._limiter.debt_bytes(now_ms)
 
     def detach(self) -> None:
@@ -190,7 +190,7 @@ class TopicQuotas:
         return longest
 
     def charge_unnamed(self, key: str, broker: int, topic_id: bytes, size: int, now_ms: int) -> str | None:
-        """Charge bytes of a topic whose name is not known; returns the topic to charge now.
+        """Handle bytes of a topic whose name is not known: returns the topic to charge instead, or stores the bytes.
 
         Returns:
             OTHER if the default topic has a limit; "" if the bytes are stored until the name is known; None if too many
@@ -212,8 +212,9 @@ class TopicQuotas:
         return iter(list(self._throttles.values()))
 
     def expire(self, now_ms: int) -> None:
-        """Remove topics without traffic, and charge stored bytes whose name is known. Call it about once a second: each
-        call checks a bounded number of topics.
+        """Remove topics without traffic, and charge stored bytes of topics whose names are known by now.
+
+        Call it about once a second: each call checks a bounded number of topics.
         """
         self._charge_named(now_ms)
         if not self._expiry_round:

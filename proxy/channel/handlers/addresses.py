@@ -79,7 +79,7 @@ LIBRARIES_MAX: Final = (
 
 @lru_cache(maxsize=LIBRARIES_MAX)
 def shared(library: str) -> str:
-    """Return the shared string that equals `library`; it is freed when no connection uses it.
+    """Return a string equal to `library` that all connections with the same library share, to save memory.
 
     Not `sys.intern`: CPython 3.12.0 to 3.12.5 never frees what it has interned, and a client may send any name.
     """
@@ -88,17 +88,12 @@ def shared(library: str) -> str:
 
 # Charges the topics that brokers create because of a Metadata request (KIP-204).
 #
-# Kafka does not charge the client for them (KIP-599). Here a client with a partition mutation quota is
-# charged:
-# - Request: while a bucket is overdrawn, the request is forwarded with allow_auto_topic_creation off. The
-#   response says
-#   that the topic is unknown, which the client may retry, and the topic is not created. Versions before 4
-#   always create
+# Kafka does not charge the client for them (KIP-599). Here a client with a partition mutation quota is charged:
+# - Request: while a bucket is overdrawn, the request is forwarded with allow_auto_topic_creation off. The response says
+#   that the topic is unknown, which the client may retry, and the topic is not created. Versions before 4 always create
 #   the topic; this cannot be turned off.
-# - Response: a topic that does not exist after such a request is awaited. When a response contains it with
-#   partitions,
-#   they are charged to the client that requested it first; only then is it known that the broker created the
-#   topic, and
+# - Response: a topic that does not exist after such a request is awaited. When a response contains it with partitions,
+#   they are charged to the client that requested it first; only then is it known that the broker created the topic, and
 #   with how many partitions. A topic that CreateTopics has created in between is no longer awaited.
 #
 # Limitations: a topic that is created without Sluice while a client awaits it is charged to that client. Responses of
@@ -124,7 +119,7 @@ class AwaitedTopics:
 def examine_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> AwaitedTopics | int | None:
-    """Examine a Metadata request.
+    """Examine a Metadata request that may auto-create topics; over the quota, it is changed so that it does not.
 
     Returns:
         What its response is to be examined for; None if it is not examined; an order if the request is incomplete.

@@ -49,11 +49,11 @@ _RESPONSE_HEAD_BYTES: Final = (
 
 @dataclass(slots=True, eq=False)
 class Fetched(Owed):
-    """A Fetch response that is charged to an identity's quota.
+    """The owed response to a Fetch, which is charged to the client's quota when it begins.
 
     Args:
-        session_id: the session of the request; 0 if the session in the response is ignored.
-        exclusive: whether it counts against a quota, so that the channel's next Fetch waits for its response.
+        session_id: the fetch session of the request; 0 if that of the response need not be compared with it.
+        exclusive: whether a quota was checked before it was forwarded; then the channel's next Fetch waits for it.
     """
 
     identity: Identity

@@ -116,7 +116,7 @@ class _BareTokenResponse(_ExchangeStep):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, _entry: Entry, now_ms: int
     ) -> int:
-        """Read the broker's bare token; a broker that refuses closes the connection instead."""
+        """Read the broker's token without a Kafka header; a broker that refuses closes the connection instead."""
         length = direction.frame_bytes - 4
         if not direction.whole(end - pos, length, _RESPONSE_BYTES_MAX):
             return direction.verdict.order
@@ -147,9 +147,7 @@ def handshake_request(
 def authenticate_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Handle SaslAuthenticate: read the user's name from the token, and forward it; without a handshake only forward
-    it.
-    """
+    """Handle SaslAuthenticate: read the user's name from its token, if a handshake came before, and forward it."""
     if not _whole(direction, end - pos, head):
         return direction.verdict.order
     length, _, version, correlation_id, _ = head

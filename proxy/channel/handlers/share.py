@@ -67,7 +67,7 @@ class _ShareResponse(Owed):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
     ) -> int:
-        """Charge the response to a ShareFetch, and walk it in a gateway."""
+        """Charge a ShareFetch response; begin a walk if addresses are rewritten or topics have quotas."""
         length = direction.frame_bytes - 4
         if end - pos < _THROTTLE_AT + 4:
             return direction.order_more(end - pos, length)
@@ -151,9 +151,9 @@ def acknowledge_request(
 
 
 def waits_muted(direction: ChannelDirection, buf: Buffer, pos: int, end: int) -> bool:
-    """Whether the next request of a muted channel with share requests must wait; if so, sets the order.
+    """Whether the next request of a muted channel must wait; requests that acknowledge records (KIP-932) may pass.
 
-    The order is WAIT until the mute ends, or MORE (PASS without any bytes) until the kind of request is known.
+    If it must, the order is set: WAIT until the mute ends, or MORE (PASS without any bytes) until its API is known.
     """
     have = end - pos
     if have < REQUEST_HEAD.size:

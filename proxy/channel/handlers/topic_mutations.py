@@ -119,7 +119,7 @@ class _SizesResponse(Owed):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
     ) -> int:
-        """Store the topics' sizes; nothing is forwarded to the client."""
+        """Store the topics' partition counts; the response is dropped, since Sluice itself has requested it."""
         length = direction.frame_bytes - 4
         if not direction.whole(end - pos, length, SIZES_RESPONSE_BYTES_MAX):
             return direction.verdict.order
@@ -209,9 +209,7 @@ class _ChargedMutation(Owed):
 def request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Handle CreateTopics, CreatePartitions or DeleteTopics: charge its topics, and forward those that the quota
-    admits.
-    """
+    """Handle CreateTopics, CreatePartitions or DeleteTopics: charge it, and forward the topics within the quota."""
     length, key, version, correlation_id, _ = head
     state = direction.state
     identity = state.identity
