@@ -53,7 +53,7 @@ class Move:
         return self.topic, self.partition
 
     def reversed(self) -> "Move":
-        """Return the move back to the original replicas, which is possible from any state in between."""
+        """Return the move back to the original replicas; it may begin at any state in between."""
         return replace(self, target=self.original)
 
 
@@ -191,9 +191,9 @@ def next_step(
 
     Args:
         move: the requested move.
-        now: the partition's current state.
+        now: the partition's current state in the cluster.
         live: the brokers that are alive.
-        replica_count: reassignment.parallel.replica.count (R).
+        replica_count: the largest number of replicas that one step adds (R).
         lost: brokers that have been dead for so long that steps leave their replicas out.
 
     >>> move = Move("t", 0, (0, 1, 2), (3, 4, 5))

@@ -151,6 +151,8 @@ class BrokerMap:
     ) -> tuple[int, tuple[str, int] | None]:
         """Return the id and the address of the broker to connect to; None as the address if it is not known.
 
+        The id is ANY_BROKER if only a configured address without an id is left.
+
         Args:
             broker: the broker's id; ANY_BROKER for the next live broker in turn.
             tried: addresses that ANY_BROKER leaves out.

@@ -55,7 +55,7 @@ class Permissions:
     describe: frozenset[str] = frozenset((ANY_PRINCIPAL,))
 
     def may_alter(self, question: Question) -> bool:
-        """Whether the requesting client may alter quotas."""
+        """Whether the client may alter quotas: a listed principal, or any client of a trusted (loopback) listener."""
         return question.trusted or _named(question.user, self.alter)
 
     def may_describe(self, question: Question) -> bool:

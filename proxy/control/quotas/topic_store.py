@@ -375,7 +375,7 @@ class TopicStore(QuotaStore):
     def drain(self) -> bool:
         """Apply the records that were read from the topic since the last call.
 
-        Returns: whether the quotas in force have changed since a method last reported it.
+        Returns: whether the quotas in force differ from those when this was last returned, for `QuotaService.change`.
         """
         self._drain()
         return self._differs()
@@ -386,7 +386,7 @@ class TopicStore(QuotaStore):
         Unsigned records of an earlier version are appended again signed. Where an ignored record (unsigned or
         replayed) is the last one of its key, the value in force is appended again.
 
-        Returns: whether the quotas in force have changed since a method last reported it.
+        Returns: whether the quotas in force differ from those when this was last returned, for `QuotaService.change`.
         """
         now = time.monotonic()
         if self._log.problem is not None or self._log.write_problem is not None or not self._complete:
@@ -410,7 +410,7 @@ class TopicStore(QuotaStore):
 
         Nothing is done if the topic has been read, or has another id than the snapshot's.
 
-        Returns: whether the quotas in force have changed since a method last reported it.
+        Returns: whether the quotas in force differ from those when this was last returned, for `QuotaService.change`.
         """
         found, self._found = self._found, None
         if found is None or self._complete:

@@ -189,8 +189,8 @@ class TopicJournal:
         log: reads the topic.
         writer: appends to the topic.
         process: this process's name in the journal.
-        tenure: returns the number of this process's tenure as the fleet's holder; 0 if it is not the holder. Called in
-            any thread.
+        tenure: returns the number of this process's tenure as the holder (the one member that leads the fleet); 0 if
+            it is not the holder. Called in any thread.
         alone: whether there is no fleet; then a process stops executing for good once another one has executed.
         seal: signs and verifies records; None without a secret: unsigned records are valid.
 

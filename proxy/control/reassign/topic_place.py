@@ -132,7 +132,7 @@ class FleetMember(Protocol):
 
     @property
     def tenure(self) -> int:
-        """The number of this member's tenure as the fleet's holder; 0 if it is not the holder."""
+        """The number of this member's tenure as the holder (the one member that leads the fleet); 0 if it is not."""
 
     async def ask(self, content: bytes, seconds: float) -> bytes:
         """Send a question to the holder and return its response.
