@@ -78,7 +78,7 @@ class Encoder:
 
     Args:
         placement: the target's counterparts of the recorded brokers and partitions.
-        acks: the acks of Produce requests that had a response when recorded; all others are sent with 0.
+        acks: the acks for a Produce whose frame was not captured and that had a response; without one, acks is 0.
         now_ms: the timestamp of synthetic records.
     """
 

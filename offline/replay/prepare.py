@@ -39,11 +39,12 @@ _PRODUCE_NAMES_MAX: Final = 12  # from 13 on topics are named by id
 async def prepare(
     address: Broker, need: Requirements, *, create: bool, replicas: int, say: Callable[[str], None]
 ) -> Placement:
-    """Find the target's brokers, topics and offsets for a replay, and create missing topics with `create`.
+    """Find the target's brokers, topics and offsets for a replay.
 
     Args:
         address: the target, a broker or a proxy.
         need: the brokers and partitions of the recording.
+        create: whether missing topics are created, and filled with the bytes that the recorded Fetches need.
         replicas: the replication factor of created topics.
         say: called with messages for the operator.
 

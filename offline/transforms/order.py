@@ -100,7 +100,9 @@ def sum_up(connection: Ints, seq: Ints, mono_us: Ints) -> pa.RecordBatch:
 
 
 def in_order(seq: Ints, mono_us: Ints) -> npt.NDArray[np.bool_]:
-    """Return a mask of the requests of one connection to keep: the longest series with rising numbers and times.
+    """Return a mask of the requests of one connection to keep.
+
+    They are the longest series in which numbers increase and times do not decrease.
 
     Args:
         seq, mono_us: ordered by number and then by time, none of them twice.

@@ -97,7 +97,7 @@ class Missing(msgspec.Struct, frozen=True):
 
     Args:
         worker: its number, from 1.
-        problem: why, such as "no response within 4 s".
+        problem: why they are missing, such as "no response within 4 s".
         member: the fleet member whose worker it is; only set by a command that reads several members.
     """
 
@@ -124,7 +124,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Times(msgspec.Struct, frozen=True):
-    """The shares of a connection's time by part (`proxy.explain.parts`), 0 to 1; all 0 where nothing was seen."""
+    """A connection's time as shares (0 to 1) of the parts of `proxy.explain.parts`; all 0 if nothing was seen of it."""
 
     held: Part = 0.0
     muted: Part = 0.0
@@ -259,7 +259,7 @@ class BrokerTimes(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         timed: how many of its responses were timed.
-        median_by_time_ms: half of all requests' time belongs to requests that took at least this long.
+        median_by_time_ms: half of the summed time of all requests belongs to requests that took at least this long.
         under_way: how many requests it has now for longer than the time between two visits (`proxy.explain.watch`).
         oldest_ms: the age of the oldest of them, in ms.
     """
@@ -308,7 +308,7 @@ class ClientsDocument(Document, kw_only=True):
 
 
 class RuleRow(Rule, frozen=True, kw_only=True):
-    """A limit in the list of all limits, with its use.
+    """A limit in the list of all limits, with how much of it is used.
 
     Args:
         clients: how many clients it applies to; for topics and connection rates, how many have waited for it.
@@ -344,7 +344,7 @@ class BrokersDocument(Document, kw_only=True):
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """A quota that the client has waited for; `part`: the share of all its connections' time, 0 to 1."""
+    """A limit that the client has waited for; `part`: the share (0 to 1) of all its connections' time that it took."""
 
     kind: Text
     key: Text
@@ -469,7 +469,7 @@ class ClientDocument(Document, kw_only=True):
         time: the time of the connection that waits longest; if none waits, of the one that is idle least.
         rule: the limit that it waits for most; None if it waits for none.
         waits: all limits that it has waited for.
-        neighbours: the clients with the highest rates of those that share the rule's budget, with this one.
+        neighbours: of the clients that share the rule's budget, this one included, those with the highest rates.
         wants: how much it asks for of `rule`; None if that is not known.
         demand: its demand for each kind of quota, by quota key.
         broker: the response times of the broker of the connection that `time` is about.
@@ -535,8 +535,11 @@ class UserDocument(Document, kw_only=True):
     """What `sluice explain --user` prints.
 
     Args:
+        sentence: the explanation, for people.
         waiting: how many clients waited for a hundredth of their time or more.
-        clients: those that wait longest first.
+        quotas: the limits that its clients share.
+        clients: its clients, those that wait longest first.
+        members, members_missing: the admin ports of the members that responded, and of the others.
     """
 
     user: str
@@ -625,7 +628,8 @@ class StatusDocument(Document, kw_only=True):
         mode: `enforce` or `observe`.
         enforcing: whether quotas are enforced now.
         ready: why clients cannot be served; "" if they can.
-        started_at: ISO 8601.
+        switched: the last switch of enforcement; None if it was never switched.
+        started_at: when the process started, in ISO 8601.
     """
 
     version: Text = ""
@@ -654,11 +658,11 @@ class EnforcementDocument(StatusDocument, kw_only=True):
 
 
 class EventRow(msgspec.Struct, frozen=True):
-    """An event; it also has the fields of its kind (a struct of `proxy.events.kinds`).
+    """An event; in JSON it also has the fields of its kind (a struct of `proxy.events.kinds`).
 
     Args:
-        at: ISO 8601, UTC.
-        text: one sentence.
+        at: when it happened, in ISO 8601, UTC.
+        text: the event as one sentence, for people.
     """
 
     id: Whole

@@ -48,7 +48,7 @@ class Origin(NamedTuple):
 
     Args:
         by: a principal with its address, a file's name, or the cluster.
-        at: in ISO 8601; "" if unknown.
+        at: the time, in ISO 8601; "" if unknown.
     """
 
     by: str
@@ -67,7 +67,7 @@ class Context(NamedTuple):
         enforcing: whether quotas are enforced.
         mutations_rate: the limit of all clients' partition mutations, in partitions/s; None without one.
         origin: returns who has set an entity's limit; the entity is None for a setting.
-        neighbours: returns the clients that share the budget of a rule, the largest first, with this one.
+        neighbours: returns the clients that share the budget of a rule, this one included, the largest first.
         brokers: all brokers' response times.
         own: Sluice's own CPU time and delays.
         member: whether this is one member of a fleet.

@@ -96,7 +96,9 @@ def percentile_ms(classes: Sequence[float], part: float) -> float:
 
 
 def time_percentile_ms(classes: Sequence[float], part: float) -> float:
-    """Return the duration, in ms, up to which requests take together a share `part` (0 to 1) of all requests' time.
+    """Return the percentile by time, in ms: requests that took no longer have a share `part` (0 to 1) of all time.
+
+    All time is the sum of the durations of all requests.
 
     >>> classes = [0.0] * CLASSES
     >>> classes[class_of(1_000)], classes[class_of(1_000_000)] = 1000, 2  # 1 s in all, and 2 s
@@ -166,7 +168,7 @@ class OwnReport(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def cpu_ms_per_request(self) -> float:
-        """The CPU time of the process per request, in ms, all other work included."""
+        """The CPU time of the process, for all of its work, divided by its requests, in ms; 0 without requests."""
         return self.cpu_ms / self.requests if self.requests else 0.0
 
     def turn_ms(self, part: float) -> float:

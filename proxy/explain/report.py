@@ -166,7 +166,7 @@ class BrokerReport(msgspec.Struct, frozen=True, array_like=True):
         return percentile_ms(self.classes, part)
 
     def time_percentile_ms(self, part: float) -> float:
-        """The duration, in ms, up to which requests take together a share `part` (0 to 1) of all requests' time."""
+        """The percentile by time, in ms: requests that took no longer have a share `part` (0 to 1) of all time."""
         return time_percentile_ms(self.classes, part)
 
 
@@ -198,7 +198,7 @@ class ClientReport(msgspec.Struct, frozen=True, array_like=True):
         probes: the estimated number of requests that brokers have responded to.
         broker_ms: the brokers' time for these requests, in ms.
         brokers: its connections and requests at each broker; empty in a list of clients.
-        unread_ms: the time in the part CLIENT in which it did not read its responses, in ms.
+        unread_ms: the time in ms in which it did not read its responses; it is contained in the part CLIENT.
         predicted: the waits that it would have if quotas were enforced.
         rates: its rates, in the order of CLIENT_KEYS.
         demands: its demand of each kind, in the order of CLIENT_KEYS; empty in a list of clients.

@@ -35,7 +35,7 @@ class Facts(NamedTuple):
         waited_for: the rule that the client has waited for most; None if it has waited for none.
         rule: that rule with its limit in force; None if the limit is gone.
         asked: how much the client would take without that limit; None if that is unknown.
-        neighbours: the clients that share the rule's budget, with this one.
+        neighbours: the clients that share the rule's budget, this one included.
         broker: the response times of that connection's broker.
         own: Sluice's own CPU time and delays.
         member: whether this is one member of a fleet, which has a part of the limit.

@@ -39,14 +39,14 @@ def metric(family: Family) -> Metric:
 
 
 def by_label(name: str, kind: str, text: str, label: str, counts: Mapping[str, float]) -> Family:
-    """Return a family with one label, whose values are the keys of `counts`."""
+    """Return a metric family with one label: a row for each key of `counts`, which is the label's value."""
     return Family(
         name, kind, text, (label,), [((value,), float(count)) for value, count in sorted(counts.items())]
     )
 
 
 def single(name: str, kind: str, text: str, value: float) -> Family:
-    """Return a family with one value and no label."""
+    """Return a metric family with one value and no label."""
     return Family(name, kind, text, (), [((), float(value))])
 
 
@@ -205,7 +205,7 @@ _OF_CAPTURE: Final = (
 
 
 def of_captures(captures: Mapping[str, CaptureStats]) -> Iterator[Metric]:
-    """Yield the families of captures, by kind of file."""
+    """Yield the metric families of captures, labelled with the kind of capture (the keys of `captures`)."""
     if not captures:
         return
     for name, kind, text, attribute in _OF_CAPTURE:

@@ -109,7 +109,7 @@ class RisingSums(Generic[K]):
             self._ended[key] = self._ended.get(key, 0.0) + value
 
     def keep(self, keys: Container[K]) -> None:
-        """Forget all keys but these."""
+        """Drop all keys except these, for example those of clients that no longer have a row."""
         self._ended = {key: value for key, value in self._ended.items() if key in keys}
         for source, last in self._last.items():
             self._last[source] = {key: value for key, value in last.items() if key in keys}
@@ -163,7 +163,7 @@ class RisingLargest(Generic[K]):
         self._last.pop(source, None)
 
     def keep(self, keys: Container[K]) -> None:
-        """Forget all keys but these."""
+        """Drop all keys except these, for example those of clients that no longer have a row."""
         for values in (self._grown, self._totals, *self._last.values()):
             for key in [key for key in values if key not in keys]:
                 del values[key]
