@@ -99,7 +99,7 @@ class Engine:
         self._apply_change()
 
     def share(self, budgets: Budgets) -> None:
-        """Let every limiter use only this process's share of its quota (`quotas.sharing`). Call it before the first
+        """Let every limiter use only this process's share of its quota (`quotas.sharing`). Call it before any
         client.
         """
         assert not self._limiters, "a limiter that is in use has its whole quota"
@@ -115,9 +115,7 @@ class Engine:
         self.version = object()
 
     def end_lease(self, now_ms: int) -> None:
-        """If the lease of this process's shares has ended, make every limiter read its share again before its next
-        use.
-        """
+        """If the lease of this process's shares has ended, make every limiter read its share again."""
         if self.lease_until_ms is not None and now_ms >= self.lease_until_ms:
             self.refresh(None)
 

@@ -21,7 +21,7 @@ class EngineOptions:
     configuration are `proxy.config.QuotaSettings`, which sets every one of these.
 
     Attributes:
-        policy: `kip13` is Kafka's sampled window, `schedule` one virtual schedule per identity.
+        policy: `kip13` is Kafka's sampled windows; `schedule` paces the clients that share a quota, in fair order.
         mode: `enforce`, or `observe`: every decision is made and counted, and none is enforced.
         scope: `broker` counts each broker by itself (KIP-13), `cluster` all brokers behind this process as one.
         window_samples: samples of the window (kip13); Kafka's quota.window.num.

@@ -113,7 +113,7 @@ def handshake_error(buf: Buffer, pos: int, end: int) -> int:
 
 
 def token_span(buf: Buffer, pos: int, end: int, version: int) -> tuple[int, int]:
-    """Return start and end of the token in a SaslAuthenticate request whose fields begin at `pos`."""
+    """Return where the client's token begins and ends in a SaslAuthenticate request whose fields begin at `pos`."""
     size, start = bytes_size(buf, pos, end, flexible(SASL_AUTHENTICATE, version))
     if size < 0:
         raise MalformedFieldError(f"token at byte {pos} is null")

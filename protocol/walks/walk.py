@@ -105,7 +105,7 @@ class Walk:
         _compact: whether its version is flexible.
         sizes: where to count the bytes of each topic; None if they are not counted.
         sink: receives the partitions; None if they are not reported.
-        by_id: whether its version names topics by id.
+        by_id: whether topics are named by id in this version, not by name.
     """
 
     # Steps by state: (walk, buf, pos, limit) -> the position after the part.

@@ -97,7 +97,7 @@ class Direction(Protocol):
 
     @property
     def verdict(self) -> Verdict:
-        """The direction's verdict: always the same object; the calls below change its fields."""
+        """The direction's verdict on the bytes received last: always the same object, changed by the calls below."""
 
     def receive(self, buf: bytearray, start: int, end: int, now_ns: int) -> Verdict:
         """Decide what to do with the received bytes buf[start:end]; those to forward may be patched in place.
@@ -107,14 +107,12 @@ class Direction(Protocol):
         """
 
     def passed(self, count: int, now_ns: int) -> None:
-        """Register that `count` passthrough bytes were forwarded; 0: pending output was written, or the source
-        opened.
+        """Register that `count` passthrough bytes were forwarded (0: pending output was written, or the source
+        opened).
         """
 
     def recharge_due(self, now_ms: int) -> bool:
-        """Whether a partly forwarded request must be passed to `receive` again, since late bytes must be charged
-        again.
-        """
+        """Whether a partly forwarded request must be passed to `receive` again, to charge its late bytes again."""
 
     def mid_frame(self) -> bool:
         """Whether a frame has been forwarded in part."""

@@ -274,9 +274,7 @@ class MuteLimits:
     group_session_timeout_ms: int | None = None
 
     def bounded(self, throttle_ms: int, now_ms: int) -> int:
-        """Return the part of a throttle time, in ms, for which the channel is muted now: all of it, up to the
-        bounds.
-        """
+        """Return for how many ms a throttle time mutes the channel from now on: all of it, up to the bounds."""
         mute_ms = max(0, min(throttle_ms, self._longest_ms()))
         return min(mute_ms, max(0, self._session_until_ms - now_ms)) if self._session_ms else mute_ms
 
@@ -738,9 +736,7 @@ class ChannelDirection(ABC):
         return self.verdict.passthrough > 0 or self.walk is not None
 
     def recharge_due(self, now_ms: int) -> bool:  # noqa: ARG002 - requests are
-        """Whether a partly forwarded request must be passed to `receive` again, since late bytes must be charged
-        again.
-        """
+        """Whether a partly forwarded request must be passed to `receive` again, to charge its late bytes again."""
         return False
 
     def skip_passthrough(self, start: int, end: int) -> int:
@@ -751,8 +747,8 @@ class ChannelDirection(ABC):
         return start + count
 
     def passed(self, count: int, now_ns: int) -> None:
-        """Register that `count` passthrough bytes were forwarded; 0: pending output was written, or the source
-        opened.
+        """Register that `count` passthrough bytes were forwarded (0: pending output was written, or the source
+        opened).
         """
         self.verdict.passthrough -= count
         self.moved_ns = now_ns
@@ -835,8 +831,8 @@ class ChannelDirection(ABC):
         return parsed
 
     def next_turn(self) -> int:
-        """Set the order WAIT until the next turn of the event loop, since a walk has taken long enough; returns the
-        order.
+        """Set the order WAIT until the event loop's next turn, since a walk has used its share of this one; returns
+        it.
         """
         return self.wait(0, held=False, job=AGAIN)
 

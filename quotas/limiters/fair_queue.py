@@ -60,9 +60,7 @@ class FairQueue:
         self.flows: list[Flow] = []
 
     def enter(self, flow: Flow) -> int:
-        """Return the index of the channel's place; without one, update its tag, and return the index that it would
-        get.
-        """
+        """Return the index of the channel's place; if it has none, update its tag, and return that of its new place."""
         if flow.queued:
             return self._index(flow)
         if flow.held_since_ms < 0:  # one that waits outside the queue keeps the tag it came with

@@ -104,8 +104,8 @@ class SampledLimiter(SampledLimit):
         return self._throttled(now_ms, others)
 
     def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
-        """Register that the admitted request has `missing` bytes still to arrive; if they are late, they are
-        subtracted.
+        """Register that the admitted request has `missing` bytes still to arrive; late ones are subtracted
+        (`take_back`).
         """
         flow.sample = self._rate.sample
         self._announcements.begin(flow, missing, now_ms)
@@ -276,9 +276,7 @@ class SampledLimiter(SampledLimit):
         return self._throttled(now_ms)
 
     def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """Record the bytes of a Fetch response; if they exceed the quota, returns the throttle time for this
-        response.
-        """
+        """Record the bytes of a Fetch response; returns the throttle time for it if they exceed the quota."""
         if flow.admitted >= 0:
             self._release_fetch(flow)
         recorded, flow.exposed = flow.exposed, 0

@@ -117,9 +117,7 @@ class ThrottleSource(Protocol):
     lease_until_ms: int | None
 
     def end_lease(self, now_ms: int) -> None:
-        """If the lease of this process's shares has ended, make every limiter read its share again before it is
-        used.
-        """
+        """If the lease of this process's shares has ended, make every limiter read its share again."""
 
 
 # No bound of the channel's own: longer than any configurable hold or wait, so that the policy's bound applies.
@@ -235,9 +233,7 @@ class Limiter(Lendable, Protocol):
         """Whether a channel whose request has passed is muted until its next request may pass."""
 
     def free_ms(self, now_ms: int) -> int:
-        """Return the unused part of the limit, as the time in ms that it takes at the limit's rate; 0 if there is
-        none.
-        """
+        """Return the unused part of the limit as time in ms at the limit's rate; 0 if nothing is unused."""
 
     def elapse(self, ms: int) -> None:
         """Act as if `ms` more had passed since all records: a predicted wait, while quotas are not enforced."""

@@ -56,8 +56,8 @@ class SampledLimit:
         self._update()
 
     def resize(self, samples: int, window_ms: int, now_ms: int) -> bool:
-        """Set number and length of the windows; returns whether they have changed. If so, all records move to one
-        window.
+        """Set number and length of the windows. If they change, all records move to one window; returns whether they
+        do.
         """
         if (samples, window_ms) == (self._samples, self.window_ms):
             return False
@@ -76,9 +76,7 @@ class SampledLimit:
         self._update()
 
     def begin_empty(self, since_ms: int, now_ms: int) -> None:
-        """Start as if the limit had been used up in all windows until `since_ms`: room comes with the time since
-        then.
-        """
+        """Start as if all windows had been full at `since_ms`: there is only the room of the time since then."""
         if now_ms < since_ms + self._rate.keep_ms:
             self._rate.begin_full(self._limit, since_ms)
 
@@ -87,7 +85,7 @@ class SampledLimit:
         self._rate.elapse(ms)
 
     def free_ms(self, now_ms: int) -> int:
-        """Return the room in the windows, as the time in ms that it takes at the limit's rate; 0 if there is none."""
+        """Return the room in the windows as time in ms at the limit's rate; 0 if there is no room."""
         return max(0, int(self.room(now_ms) * 1000 / self._limit))
 
     def settle(self, now_ms: int) -> None:

@@ -140,8 +140,8 @@ class ScheduledLimiter(VirtualSchedule):
         return Decision(hold_until_ms=flow.due_ms, reason="held to its slot")
 
     def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
-        """Register that the admitted request has `missing` bytes still to arrive; if they are late, they are not
-        charged.
+        """Register that the admitted request has `missing` bytes still to arrive; late ones are given back
+        (`take_back`).
         """
         self._note_charge(flow)
         self._announcements.begin(flow, missing, now_ms)
@@ -220,7 +220,7 @@ class ScheduledLimiter(VirtualSchedule):
         return flow.granted or 1
 
     def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """Charge the response's actual size in place of the expected one; returns the mute until its next Fetch may
+        """Charge the response's actual size in place of the expected one; returns the mute until the next Fetch may
         pass.
         """
         if flow.admitted >= 0:

@@ -115,7 +115,7 @@ class BudgetTime:
 
     Attributes:
         lag_ms: the time that has passed for the budget beyond real time.
-        backlog: the backlog of clients that do not wait for their responses; None if it is not counted.
+        backlog: the bytes that clients would have left to send with enforcement; None before the first request.
         charged_last: the connection of the last charge.
     """
 
@@ -152,7 +152,7 @@ class BudgetTime:
         return self.lag_ms - max(lag_ms, self._before_lag_ms)
 
     def rounds_ms(self, now_ms: int) -> int:
-        """Return the length of the current and the last round together, in ms of the budget's time."""
+        """Return how long the present round and the one before have lasted together, in ms of the budget's time."""
         return now_ms + self.lag_ms - self._before_ms
 
 
@@ -289,11 +289,11 @@ class ConnectionTime:
         self._slack_ms = -1
 
     def muted_ms(self, now_ms: int) -> int:
-        """Return the remaining time of the mute under way, in ms; 0 without one."""
+        """Return the remaining time in ms of the predicted mute; 0 if there is none now."""
         return max(0, self._until_ms - self.lag_ms - now_ms)
 
     def mute(self, ms: int, now_ms: int) -> None:
-        """Begin a mute of `ms`, at most `mute_ms_max`; a mute under way that ends later stays as it is."""
+        """Begin a predicted mute of `ms`, at most `mute_ms_max`; a present one that ends later stays as it is."""
         begins_ms = now_ms + self.lag_ms
         until_ms = begins_ms + min(ms, self.mute_ms_max)
         if until_ms > self._until_ms:

@@ -187,7 +187,9 @@ class Budgets:
             self._owner.lease_until_ms = lessee.usable_until_ms
 
     def report(self, now_ms: int) -> Report | None:
-        """Return the report to send to the lessor, or None if none is due. Call it several times in a period."""
+        """Return the report to send to the lessor; None if none is due. Call it several times in
+        `LeaseTerms.period_ms`.
+        """
         lessee = self._lessee
         if lessee.expire(now_ms):
             self._owner.refresh(None)
@@ -197,7 +199,9 @@ class Budgets:
         return lessee.report(now_ms) if lessee.due(now_ms) else None
 
     def take(self, grants: Grants, now_ms: int) -> bool:
-        """Apply the lessor's grants; returns whether they belong to this lessee's session."""
+        """Apply the lessor's grants to the limiters; returns False if they do not belong to the session, and are
+        ignored.
+        """
         lessee = self._lessee
         if not lessee.take(grants, now_ms):
             return False

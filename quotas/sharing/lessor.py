@@ -454,8 +454,8 @@ class Lessor:
             self._changed.add(key)
 
     def pin(self, keys: frozenset[str] | set[str]) -> None:
-        """Set the keys that have shares of their own even without demand, since their capacity is not that of the
-        default key.
+        """Set the keys that keep shares of their own without demand, as their capacity differs from the default
+        key's.
         """
         self._pinned = keys
         for key in keys:
@@ -470,12 +470,11 @@ class Lessor:
             self._changed.add(key)
 
     def within(self, key: str, capacity: float) -> bool:
-        """Whether all lessees together use at most this share of a key."""
+        """Whether all lessees together may be using at most this share of the quota with this key."""
         return self.used(key) <= capacity * (1 + 1e-9)
 
     def grants(self, now_ms: int, lease_ms: int | None = None) -> Iterator[tuple[LesseeId, Grants]]:
-        """Yield each lessee to which grants are to be sent now, with these: a response to its report, or changed
-        shares.
+        """Yield the grants to send now, each with its lessee: in response to a report, or with changed shares.
 
         Args:
             lease_ms: the length of the leases, if it is shorter than the terms'.

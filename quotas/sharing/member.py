@@ -17,7 +17,7 @@ class Member:
 
     Args:
         lessee: this member's leases from the holder.
-        terms: the terms between this member and its workers.
+        terms: the terms on which it leases shares to its workers.
     """
 
     def __init__(self, lessee: Lessee, terms: LeaseTerms, now_ms: int) -> None:
@@ -28,7 +28,7 @@ class Member:
         self._lowered: set[str] = set()  # keys whose workers may be using more than the member's share
 
     def take(self, grants: Grants, now_ms: int) -> bool:
-        """Apply the holder's grants; returns whether they belong to the open session."""
+        """Apply the holder's grants; returns False if they do not belong to the open session, and are ignored."""
         self._now_ms = now_ms
         taken = self.lessee.take(grants, now_ms)
         if taken and (grants.complete or grants.shares):  # most grants only renew the lease

@@ -27,7 +27,7 @@ class ConnectionDecision(NamedTuple):
 
     Args:
         wait_ms: the time to leave the connection unread before it is closed; 0 if it is accepted.
-        would_wait_ms: the wait that it would have with enforcement; it is accepted.
+        would_wait_ms: while quotas are not enforced, what `wait_ms` would be; the connection is accepted.
     """
 
     wait_ms: int = 0
@@ -161,7 +161,7 @@ DEBT_SECONDS_MAX: Final = 60
 
 
 class ConnectionCounters(Protocol):
-    """The counters for all users together."""
+    """The counters of muted connections, for all users together."""
 
     connections_throttled: int
     connections_would_throttle: int

@@ -16,12 +16,13 @@ class QuotaView(NamedTuple):
 
     Args:
         type: Kafka's name: Produce, Fetch, ControllerMutation, Request; in waits also Topic, Connection, Replication.
-        byte_rate: over the quota's windows; percent for Request.
+        byte_rate: the rate over the quota's windows, in the unit of its kind: bytes/s, partitions/s, percent for
+            Request.
         quota: the limit; None for unlimited.
         tokens: the tokens left for partition mutations; None for other kinds, or if unlimited.
         broker: the broker at which it is counted; GATEWAY for all brokers together.
-        backlog_bytes: the bytes that all clients of the budget would have left to send with enforcement, if they kept
-            their rate; 0 while quotas are enforced.
+        backlog_bytes: the bytes that the clients with this quota would have left to send if it were enforced and they
+            kept their rate; 0 while quotas are enforced.
         longest_wait_ms_total: in waits, the time in ms of the connection that has waited longest.
     """
 
@@ -140,7 +141,7 @@ class ClientThrottle(ThrottleCounters):
             self._second_mark_ms, self._second_mark = now_ms, self.total
 
     def rate(self, now_ms: int) -> float:
-        """Return the rate over about the quota's windows, in the unit of its kind; never below 0."""
+        """Return the rate over about the length of the quota's windows, in the unit of its kind; at least 0."""
         if self._first_mark_ms == _UNKNOWN_MS:
             return 0.0
         elapsed_ms = max(now_ms - self._first_mark_ms, _ELAPSED_MS_MIN)

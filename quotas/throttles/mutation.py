@@ -129,7 +129,7 @@ class MutationThrottle(ClientThrottle):
         return longest_ms
 
     def count_mutations(self, partitions: int) -> None:
-        """Count partitions that were created, added and deleted."""
+        """Add to `total` the partitions that were created, added or deleted."""
         self.total += partitions
 
     def predict(self, throttle_ms: int, now_ms: int, connection: ConnectionTime) -> None:
@@ -210,8 +210,8 @@ class MutationQuotas:
     Attributes:
         default_partitions: the number of partitions of a topic created with the broker's default (-1), as brokers'
             responses show it; before the first one 1, Kafka's own default.
-        sizes: the sizes of topics that were created or extended here recently, by name and by id.
-        auto_creating: by topic name, the throttle of the client whose Metadata request auto-creates it.
+        sizes: the partition counts of topics that were recently created or extended through Sluice, by name and by id.
+        auto_creating: by name of a topic that is being auto-created, the throttle of the client that requested it.
     """
 
     def __init__(self, source: ThrottleSource) -> None:
@@ -235,7 +235,7 @@ class MutationQuotas:
         return found
 
     def client(self, user: str, client_id: str) -> MutationThrottle:
-        """Return this client's throttle; end it with `leave`."""
+        """Return this client's throttle, the same for all brokers; the caller must release it with `leave`."""
         found = self._clients.get((user, client_id))
         if found is None:
             found = self._clients[user, client_id] = MutationThrottle(self, user, client_id)
@@ -250,7 +250,7 @@ class MutationQuotas:
             del self._clients[throttle.user, throttle.client_id]
 
     def clients(self) -> Iterator[MutationThrottle]:
-        """Iterate over the throttles of all clients that have made partition mutations."""
+        """Iterate over the throttles of all clients whose partition mutations are counted."""
         return iter(list(self._clients.values()))
 
     def __len__(self) -> int:

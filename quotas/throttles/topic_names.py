@@ -78,7 +78,7 @@ class TopicNames:
         self._next = 0  # of the limited ones, when there are too many to ask for at once
 
     def name(self, topic_id: bytes, now_ms: int) -> str | None:
-        """Return the topic's name; if it is not known, None, and the id will be asked for."""
+        """Return the topic's name; None if it is not known, in which case the cluster will be asked for it."""
         found = self._names.get(topic_id)
         if found is None:
             self._want(topic_id, now_ms)
@@ -89,7 +89,7 @@ class TopicNames:
         return self._names.get(topic_id)
 
     def take_wanted(self, now_ms: int) -> list[bytes]:
-        """Return the unknown ids to ask for now; an id is returned again only after a while."""
+        """Return the unknown topic ids for which to ask the cluster now; an id is returned again only after a while."""
         wanted = list(self._wanted)
         self._wanted.clear()
         for topic_id in wanted:

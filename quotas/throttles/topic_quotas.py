@@ -67,7 +67,7 @@ class TopicThrottle(ThrottleCounters):
         """Charge bytes that have passed; returns the mute of the channel, in ms.
 
         Args:
-            connection: the channel's time if quotas were enforced; None for bytes of several channels.
+            connection: the channel's predicted waits, used while quotas are not enforced; None for several channels.
         """
         source = self._source
         if self._version is not source.version or (
@@ -102,7 +102,9 @@ class TopicThrottle(ThrottleCounters):
         predict_afterwards(limiter, connection, self, charge, now_ms)
 
     def idle(self, now_ms: int) -> bool:
-        """Whether the throttle has no debt and no recent traffic: a new throttle would have the same state."""
+        """Whether the throttle has no debt and no recent traffic, so that it may be removed: a new one would be the
+        same.
+        """
         idle_ms = now_ms - self.last_active_ms
         if idle_ms < _EXPIRE_SOON_MS:
             return False
@@ -120,7 +122,7 @@ class TopicThrottle(ThrottleCounters):
         return 0.0 if self._limiter is None else self._limiter.debt_bytes(now_ms)
 
     def detach(self) -> None:
-        """Remove the limiter, and end its share of the budget."""
+        """Remove the limiter, and its share of the topic's limit."""
         if self._limiter is not None and self._source.budgets is not None:
             self._source.budgets.end(self._limiter)
         self._limiter = self._version = None
