@@ -377,7 +377,9 @@ class Guess(NamedTuple):
 
 
 def guesses(clients: Iterable[ClientRow], *, user: str | None, client_id: str | None) -> tuple[Guess, ...]:
-    """Return the clients with the nearest names: this client id of other users first; at most GUESSES_MAX.
+    """Return at most GUESSES_MAX known clients with names like the requested, unknown one.
+
+    First come those with the same client id and another user.
 
     Args:
         user: the requested user; None for any.

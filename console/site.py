@@ -203,10 +203,10 @@ _PATHS: Final = {
 
 
 class Site:
-    """The console's application: its paths and their responses.
+    """The console's web application: its pages, the streams that update them, and its own status.
 
     Args:
-        board: the source of all that is shown.
+        board: the source of all values on the pages.
     """
 
     def __init__(self, board: Board, options: ConsoleOptions) -> None:

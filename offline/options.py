@@ -331,7 +331,7 @@ class RecommendSettings(msgspec.Struct, frozen=True):
     """The contents of `recommend/settings.json`.
 
     Attributes:
-        confidence: the lowest of all recommendations.
+        confidence: the lowest confidence of all recommendations, as text.
         today: by quota key, the rate of the busiest client in bytes/s, with which a rollout in steps begins.
         elsewhere: recommendations that do not belong in a quotas file, as text; earlier releases did not write it.
     """

@@ -190,13 +190,15 @@ def _value(value: float | None) -> str:
 
 
 def rollout(target: Quotas, today: Mapping[str, float], current: Quotas, step: int, steps: int) -> Quotas:
-    """Return the quotas of one step.
+    """Return the quotas to set in one step of a rollout, from limits that throttle no client to `target`.
+
+    A limit is not raised above the one in force, unless `target` is above it.
 
     Args:
         target: entities and their limits after the last step.
-        today: for each key the use of the busiest client, a limit that throttles no client.
+        today: by quota key, the rate of the busiest client: as a limit it throttles no client.
         current: entities and their limits in force.
-        step: 1 .. steps.
+        step: the number of the step, from 1 to `steps`.
 
     >>> from quotas.definitions.entities import Entity
     >>> target = {Entity(client_id="a"): {"producer_byte_rate": 1e6}}

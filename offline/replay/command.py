@@ -154,7 +154,7 @@ async def _replay(args: argparse.Namespace, planned: Plan) -> tuple[dict[str, An
 
 
 def raise_open_files() -> None:
-    """Raise this process's limit of open files: each connection is one, and many systems' default is 1024."""
+    """Raise this process's limit of open files as far as permitted, since each connection of a replay needs one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # macOS refuses its own "unlimited"
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def record(options: argparse.Namespace) -> int:
-    """Relay and record until a signal or the end of `--seconds`; return the exit code."""
+    """Run a proxy that records the requests it relays, until a signal or for `--seconds`; return the exit code."""
     if options.seconds < 0:
         raise UsageError("--seconds must not be less than 0")
     tables: dict[str, object] = {

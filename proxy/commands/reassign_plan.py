@@ -71,7 +71,7 @@ def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the plan; returns the exit code."""
+    """Print the steps in which Sluice would carry out a reassignment; returns the exit code."""
     limits = _limits(options)
     targets = read_reassignment(options.reassignment_json_file)
     servers, security = brokers_of(options)

@@ -109,10 +109,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check_arguments(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
-    """Check that the arguments are sufficient.
+    """Check that there is a configuration: a file, arguments, or environment variables.
 
     Raises:
-        UsageError: a required argument is missing.
+        UsageError: there is none, or an argument lacks another one that it needs.
     """
     if options.advertised_host is not None and options.listen is None:
         raise UsageError("--advertised-host needs --listen; with --config, set the key advertised_host")

@@ -18,7 +18,7 @@ from quotas.throttles.topic_quotas import TopicThrottle
 
 
 class Rule(msgspec.Struct, frozen=True, array_like=True):
-    """A quota that a client was throttled for; its entity follows from the definitions in force.
+    """What a client was throttled for: a quota key, without its entity and value; `in_force` finds these.
 
     Args:
         kind: produce, fetch, request, mutation, topic, connection or replication.

@@ -314,7 +314,7 @@ class Meter:
         windows: its time in each part, in ms; None while it has only been idle.
         broker: the id of its broker.
         peer: the client's address and port.
-        particulars: of its last visit.
+        particulars: further values for operators, as of its last visit.
         waits: its waits for quotas in the present minute; None before the first wait.
         predicted: its waits if quotas were enforced; None before the first.
         told: the time in ms between a response without records to a throttled Fetch and the next Fetch, which counts
@@ -488,7 +488,7 @@ class Watch:
             yield
 
     def take_throttled(self, count: int) -> dict[tuple[str, str], Client]:
-        """Return at most `count` clients, by user and client id, that were held or muted since their last return."""
+        """Return at most `count` clients, by user and client id, that were held or muted since last returned here."""
         if len(self._throttled) <= count:
             taken, self._throttled = self._throttled, {}
             return taken
