@@ -74,7 +74,7 @@ class Page(NamedTuple):
 
 
 def merge(members: Sequence[MemberState], at: datetime, window: int) -> Page:
-    """Return the page of these members; clients of a member that does not respond are missing."""
+    """Merge the members' last documents into one page; it lacks the clients of a member that does not respond."""
     lists = [one.clients for one in members if one.clients is not None]
     clients = merge_clients(lists, shared=_shared(members))
     return Page(at, window, tuple(members), clients, merge_brokers(one.brokers for one in members))

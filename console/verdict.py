@@ -21,7 +21,7 @@ _BAR: Final = 40
 
 
 def verdict(document: ClientDocument) -> Iterator[str]:
-    """Yield the document of a client as lines for a terminal."""
+    """Yield the explanation of a client, from its `/v1/client` document, as lines for a terminal."""
     yield printable(document.sentence)
     yield ""
     yield f"of the last {document.window_seconds} s, of the connection that waits longest:"

@@ -127,7 +127,7 @@ def requests(captured: DataFrame, clocks: DataFrame, by: By, exclude: str) -> Da
 
 
 def entity_columns(by: By) -> tuple[Column, Column]:
-    """Return user and client id of the quota entity that a row counts against."""
+    """Return two columns: user and client id of the quota entity that a row counts against; "" for an unused part."""
     no_name = F.lit("")
     user = F.when(F.col("principal") == ANONYMOUS, no_name).otherwise(F.col("principal"))
     if by == "client-id":
