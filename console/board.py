@@ -80,7 +80,10 @@ class _Ring:
 
 
 class History:
-    """Each client's time by part, and each broker's p99, over the last quarter of an hour in slots of SLOT_SECONDS.
+    """The last quarter of an hour, in slots of SLOT_SECONDS: where each client's time went, and each broker's p99.
+
+    A client's time is divided into the parts of `proxy.explain.parts`, such as muted or idle. The p99 is the response
+    time that 99 % of a broker's requests do not exceed.
 
     >>> from proxy.explain.documents import Times
     >>> history = History()

@@ -21,7 +21,9 @@ class Cause(NamedTuple):
     """Why a client waits; if it does not wait, what takes most of its time.
 
     Args:
-        kind: quota, observed, broker, client, sluice, over (a limit, without waiting), or calm.
+        kind: it waits for a `quota`; it waited for one that is not enforced now (`observed`); most time passes at the
+            `broker`, on the `client` or in `sluice`; it is `over` a limit but hardly waits; or all is well (`calm`).
+        text: the cause in words.
         part: the share of the client's time (0 to 1) that `kind` refers to; 0 for over.
     """
 

@@ -98,7 +98,8 @@ def merge_clients(lists: Sequence[ClientsDocument], *, shared: bool = True) -> C
     """Return all members' clients, each once, those that wait longest first.
 
     Args:
-        shared: whether the members share their budgets; if so, rates beside a limit are added up.
+        shared: whether each limit is one budget of all members. If so, a client's rate for a limit is the sum of its
+            rates at the members; if not, it is the highest of them.
     """
     found: dict[tuple[str, str], ClientRow] = {}
     for client in chain.from_iterable(one.clients for one in lists):
@@ -170,10 +171,11 @@ def merge_brokers(lists: Iterable[Sequence[BrokerTimes]]) -> tuple[BrokerTimes, 
 
 
 def merge_rules(lists: Iterable[Sequence[RuleRow]], *, shared: bool = True) -> tuple[RuleRow, ...]:
-    """Return each limit once; its numbers of clients are those of the member that has the most.
+    """Return each limit once, merged from all members. Its numbers of clients are the highest that a member reports.
 
     Args:
-        shared: whether the members share their budgets; if so, rates beside a limit are added up.
+        shared: whether each limit is one budget of all members. If so, the rate of a limit's clients is the sum of the
+            members' rates; if not, it is the highest of them.
     """
     together = sum if shared else max
     found: dict[tuple[str, str, str], RuleRow] = {}
@@ -217,8 +219,8 @@ def merge_client(
     Args:
         found: the documents of the members that know the client, at least one, each `bound`.
         missing: the admin ports of members that did not respond.
-        shared: whether the members share their budgets; if not, `neighbours` is that of the member where it waits
-            longest.
+        shared: whether each limit is one budget of all members. If so, `neighbours` (the clients that share it) are
+            those of all members; if not, only those of the member where the client waits longest.
     """
     first = worst(found)
     document = replace(

@@ -230,7 +230,7 @@ class Live(App[int]):
         self.exit(0)
 
     def action_interrupt(self) -> None:
-        """End the application with the exit code of an interrupt."""
+        """End the application with the exit code that a shell reports for Ctrl-C (130)."""
         self.exit(INTERRUPTED)
 
     def action_pause(self) -> None:

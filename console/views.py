@@ -236,7 +236,7 @@ async def overview(board: Board, asked: Asked) -> View:
 
 
 async def client(board: Board, asked: Asked) -> View:
-    """Return the page of one client: the sentence, where its time goes, and what could be done."""
+    """Return the page of one client: why it waits, where its time goes, and what could be done."""
     found, brokers = await asyncio.gather(
         board.client(asked.user, asked.client_id, asked.window), board.brokers()
     )

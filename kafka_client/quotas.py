@@ -95,7 +95,7 @@ def describe(
 
     Args:
         components: entity type, match type and name, as in KIP-546.
-        strict: whether entities that have further parts do not match.
+        strict: if True, an entity matches only if it has no further part, such as a client id beside the user.
         bytes_max: the longest accepted response.
     """
     kind = admin.DescribeClientQuotasRequest.ComponentData
@@ -143,6 +143,9 @@ class QuotaClient:
         self, components: Sequence[Component] = (), *, strict: bool = False
     ) -> list[tuple[Parts, dict[str, float]]]:
         """Return the entities that match `components`, with their limits; all entities if it is empty.
+
+        Args:
+            strict: if True, an entity matches only if it has no further part, such as a client id beside the user.
 
         Raises:
             RefusedError: the server refuses.

@@ -89,9 +89,10 @@ class Override:
     Attributes:
         client: user and client id.
         index: the recommended candidate.
-        least: the smallest candidate that does not throttle the client.
-        need: the candidate for `least` with headroom; the number of candidates if none is large enough.
-        bound: why it is `index`: `need`, or what keeps it below: `capacity`, or `ladder` (no larger candidate).
+        least: the smallest candidate that does not throttle the client; the number of candidates if all throttle it.
+        need: the smallest candidate that is at least `least` times the headroom; the number of candidates if none is.
+        bound: what has decided `index`: it is the `need`; or it is smaller, since the brokers' `capacity` does not
+            allow more, or since there is no larger candidate (`ladder`).
     """
 
     client: Client
@@ -107,8 +108,8 @@ class Limits:
 
     Attributes:
         default: the default, as an index of the candidates.
-        least: the candidate that the clients need, from which the default follows; the number of candidates if none
-            is enough.
+        least: the smallest candidate that throttles at most the permitted number of counted clients, before headroom;
+            the number of candidates if none is enough.
         overrides: the overrides, the heaviest client first.
         bound: what has decided the default (`Bound`).
         counted: the number of clients that the default applies to: without an override, and not in `no_capacity`.

@@ -60,8 +60,8 @@ def mutation_quota(
 def burst_for(seconds: Mapping[int, int], rate: float) -> float:
     """Return the smallest burst with which a bucket of this rate is never overdrawn before a request.
 
-    A request of any size is admitted while the bucket is not below 0, so only the mutations before a request count. Of
-    the mutations in one second all but one count as made before the last request in it.
+    A request of any size is admitted while the bucket is not below 0, so only the mutations before it count. The last
+    request of a second is taken to have one mutation; all others of that second were made before it.
 
     >>> burst_for({0: 10, 1: 10, 2: 10}, 2.0)  # 9; then 10 - 2 + 9; then 20 - 4 + 9
     25.0
@@ -112,7 +112,8 @@ class ReplicationThrottle:
 
     Attributes:
         rate: bytes/s for `leader.replication.throttled.rate` and the follower's; None if no rate is possible.
-        lower, upper: the bounds of the rate: above the former replication keeps up, below the latter it leaves room.
+        lower: the rate in bytes/s above which replication keeps up with the producers.
+        upper: the rate in bytes/s below which the network has room for clients.
     """
 
     rate: float | None

@@ -154,9 +154,9 @@ def _files(spark: SparkSession, options: IngestOptions, problems: Problems) -> D
 
 
 def rows_of(spark: SparkSession, options: IngestOptions, problems: Problems, writer: Writer) -> DataFrame:
-    """Return the captured rows in a Kafka topic, up to the record that is the last one now.
+    """Return the captured rows of all records that a Kafka topic has now.
 
-    `file` and `row` name the partition and the offset of each.
+    The columns `file` and `row` name the partition and the offset of a row's record.
 
     Raises:
         InputError: the topic has no records, or Spark's Kafka source is missing.

@@ -224,7 +224,9 @@ class EncodeAhead:
         return frame
 
     def make(self, place: int, until_us: int) -> bool:
-        """Encode the frames of the requests from `place` on, for at most a millisecond; return whether to go on.
+        """Encode the frames of the requests from `place` on, for at most a millisecond.
+
+        Return True if only that time has ended this call, so that it should be made again at once.
 
         Args:
             until_us: when the next request is due; encoding ends before it.
@@ -300,7 +302,7 @@ class Driver:
         self._request_finished()
 
     def lost(self, place: int) -> None:
-        """Record that a request's connection closed before its response; at the end of the replay it is ignored."""
+        """Record that a connection closed before a request's response; no effect when the replay itself closes it."""
         if not self._ending:
             self.samples.latency_us[place] = LOST
             self._request_finished()

@@ -78,7 +78,7 @@ class Encoder:
 
     Args:
         placement: the target's counterparts of the recorded brokers and partitions.
-        acks: the acks for a Produce whose frame was not captured and that had a response; without one, acks is 0.
+        acks: the acks of a Produce whose frame was not captured. If its recorded request had no response, 0 is sent.
         now_ms: the timestamp of synthetic records.
     """
 

@@ -181,7 +181,8 @@ def decide_packed(
     """Run one Spark task on packed requests in any order (`chunk` and the columns of `PACKED`); yield rows of `RAW`.
 
     Args:
-        runs_max: how many runs of requests are kept in memory; further limiters are left out as `UNORDERED`.
+        runs_max: the largest number of runs to keep in memory; a run is successive requests of one connection, in
+            order. If there are more, each limiter of the task only gets a row of the kind `UNORDERED`.
     """
     task = Task(plan, limiters)
     parts = max(1, int(limiters.chunks.max(initial=1)))

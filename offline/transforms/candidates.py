@@ -31,12 +31,13 @@ def ladder(
 ) -> list[float]:
     """Return the quotas to try (candidates) in bytes/s, ascending, at most `count`; the last exceeds every demand.
 
-    If `count` is too small for all quantiles, they are taken evenly from the lowest to the highest.
+    They are a little above quantiles of the clients' peaks, such as the median. If these are fewer than `count`, others
+    are added at equal ratios; if they are more, some are left out evenly, but not the lowest and the highest.
 
     Args:
         peaks: each client's mean over the busiest ten seconds.
         highest: the largest demand of any client in one second.
-        headroom: the factor of the last candidate above the one that is enough for `highest`.
+        headroom: the last candidate is this many times the one that is enough for `highest`.
         least: the smallest permitted value of the last candidate.
 
     >>> ladder([1e6, 1.2e6, 1.5e6, 9e6], 12e6, 8)

@@ -201,9 +201,14 @@ _PERCENTILES: Final = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
 def peaks(
     seconds: DataFrame, by: tuple[str, ...], result: tuple[str, ...], lengths_s: tuple[int, ...] = PEAKS_S
 ) -> DataFrame:
-    """Return the columns `result`, and the highest mean rates in bytes/s over windows of these lengths.
+    """Return, for each group of equal `result` columns, the highest mean rate in bytes/s over a window of each length.
 
     Seconds without a request count as 0 bytes.
+
+    Args:
+        seconds: bytes by second, with the columns `by`.
+        by: the columns that make one series, over which windows slide, such as an entity and a broker.
+        result: those of these columns that the result keeps, such as the entity; the highest of all its series counts.
     """
     frame = Window.partitionBy(*by).orderBy("second")
 

@@ -46,7 +46,10 @@ def recorded_blocks(seconds: DataFrame, start_s: int, *, gateway: bool) -> DataF
 
 
 def peaks(blocks: DataFrame, *by: str) -> DataFrame:
-    """Return the columns `by` and `peak_10s`: bytes/s of the busiest broker in its busiest ten seconds."""
+    """Return, for each group of equal `by` columns, `peak_10s`: the highest load of a broker in a block of ten seconds.
+
+    The load is in bytes/s; all rows of a group at one broker in one block are added up.
+    """
     load = blocks.groupBy(*by, "broker", "block").agg(F.sum("bytes").alias("bytes"))
     return load.groupBy(*by).agg((F.max("bytes") / BLOCK_S).alias("peak_10s"))
 

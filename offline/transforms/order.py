@@ -207,8 +207,7 @@ class Clock(NamedTuple):
 def too_far_apart(clocks: Sequence[Clock]) -> str:
     """Return why these processes' clocks cannot belong to one recording; "" if they are within SPAN_DAYS_MAX days.
 
-    The message names the process whose times are farthest from the middle request's, since most requests have the right
-    time.
+    The message names the process whose times are farthest from the median time of all requests.
     """
     first_ms, last_ms = min(clock.first_ms for clock in clocks), max(clock.last_ms for clock in clocks)
     days = (last_ms - first_ms) // _DAY_MS

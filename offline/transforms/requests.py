@@ -37,9 +37,9 @@ _INVALID: Final = (
 def processes(captured: DataFrame) -> DataFrame:
     """Return one row for each process, with the offset between its wall clock and its monotonic clock.
 
-    `process_index` numbers processes by their first times. A wall clock may be wrong at first, and step when it is set:
-    `started_us` is the offset of the first row, and `offset_us` the median of all rows, so that of the longer part. The
-    rows are first added up by offset in seconds, so that little is shuffled.
+    `process_index` numbers processes by their first times. `started_us` is the offset of the first row, and `offset_us`
+    the median offset of all rows. They differ if the wall clock was wrong at first and then set; most rows have the
+    latter.
     """
     drift_us = F.col("wall_ms") * 1000 - F.col("mono_us")
     stretches = captured.groupBy("process", F.floor(drift_us / _SECOND_US).alias("drift_s")).agg(

@@ -35,7 +35,7 @@ class Figures(Protocol):
 
     @property
     def enforcing(self) -> bool:
-        """Whether quotas are enforced."""
+        """Whether quotas are enforced; if False, they are only measured, and no client waits for them."""
 
     @property
     def missing(self) -> tuple[Missing, ...]:
@@ -75,7 +75,7 @@ class OwnFigures:
 
     @property
     def enforcing(self) -> bool:
-        """Whether quotas are enforced."""
+        """Whether quotas are enforced; if False, they are only measured, and no client waits for them."""
         return self._quotas.enforcing
 
     async def clients(self) -> ClientTable:

@@ -174,8 +174,8 @@ def send_action(admin: str, path: str, action: str, kind: type[_Document]) -> _D
 
     Raises:
         UsageError: the address is neither HOST:PORT nor a URL.
-        ServerError: the action was not carried out, or the response is no such document; the message is the port's,
-            or why there is none.
+        ServerError: the action was not carried out, or the response is no such document. The message is the text of the
+            port's error response; without a response, it says why there is none.
     """
     page = _url(admin, path)
     request = urllib.request.Request(page, method="POST", headers={"Sluice-Action": action})

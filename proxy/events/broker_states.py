@@ -32,7 +32,9 @@ class Changed(NamedTuple):
 
 
 class Brokers:
-    """Decides which brokers are lost, and which are back, from the brokers that each round of metadata lists.
+    """Finds which brokers are lost or back, from the brokers that the cluster's metadata lists at each reading (round).
+
+    A broker is lost when ROUNDS successive rounds do not list it, and back when as many list it again.
 
     >>> brokers = Brokers()
     >>> brokers.seen([1, 2]), brokers.seen([1]), brokers.seen([1])
@@ -114,7 +116,10 @@ class BrokerStates:
         self.settle(now_ms)
 
     def settle(self, now_ms: int) -> None:
-        """Make the events that were delayed, and drop reports older than REPORT_MS; called every few seconds."""
+        """Make the events that are due, and drop reports older than REPORT_MS; called every few seconds.
+
+        An event of a broker is delayed until EVENT_MS after its last one.
+        """
         for reports in self._reports.values():
             for source in [one for one, (at_ms, _) in reports.items() if now_ms - at_ms > REPORT_MS]:
                 del reports[source]

@@ -302,7 +302,8 @@ class ReassignmentEnded(Event, frozen=True):
     """The reassignment of one partition has ended.
 
     Args:
-        how: done, cancelled, refused, gone, or lost.
+        how: done, cancelled, refused (by the broker), gone (the topic was deleted), or lost (its record was damaged, or
+            the cluster does not confirm that it was accepted).
         target: the replicas that it was to have.
     """
 

@@ -314,7 +314,8 @@ class RuleRow(Rule, frozen=True, kw_only=True):
         clients: how many clients it applies to; for topics and connection rates, how many have waited for it.
         waiting: how many clients have waited for it in the window.
         rate: the rate of all its clients together, in the key's unit; None for topics and connection rates.
-        highest: the highest rate of a single budget, of which a default limit has one for each client; None likewise.
+        highest: the rate of its busiest budget, in the key's unit; None for topics and connection rates. A default
+            limit has a budget for each client.
     """
 
     clients: Whole = 0
@@ -405,7 +406,7 @@ class AtBroker(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         waited: the share (0 to 1) of its connections' time in which they are throttled (held or muted).
-        at_broker: the share (0 to 1) of that time in which the broker has a request.
+        at_broker: the share (0 to 1) of its connections' time in which the broker has a request.
         ms_per_request: the broker's mean time for a request, in ms; None if none was timed.
     """
 

@@ -257,11 +257,12 @@ class PredictedWaits:
         self._waited_ms = self._lag_ms = 0
 
     def update(self, time: ConnectionTime, elapsed_ms: int, now_ms: int) -> int:
-        """Add the connection's virtual waits since the last call, and return them in ms.
+        """Add the waits that the connection would have had since the last call, and return them in ms.
 
         Args:
-            time: the connection's virtual time: its waits and its lag behind real time so far.
-            elapsed_ms: the real time since the last call.
+            time: the estimate for this connection: how long it would have waited so far, and how much later its
+                requests would have come.
+            elapsed_ms: the time since the last call.
         """
         waited_ms, self._waited_ms = time.waited_ms - self._waited_ms, time.waited_ms
         lag_ms, self._lag_ms = time.lag_ms - self._lag_ms, time.lag_ms
@@ -362,7 +363,7 @@ class Waited(NamedTuple):
 
     Args:
         all_ms: the waits of all connections together, in ms.
-        longest_ms: the sum, over minutes, of the wait of the connection that waited longest in each, in ms.
+        longest_ms: the sum of each minute's longest wait, in ms: that of the connection that waited longest in it.
     """
 
     kind: str

@@ -96,7 +96,10 @@ class Windows:
 
     @staticmethod
     def length_ms(window: int, now_ms: int, since_ms: int = 0) -> int:
-        """Return how much time, up to and with this ms, the slots that `slots` yields cover; 0 if it yields none."""
+        """Return the time in ms that the slots from `slots` cover until now; 0 if `slots` yields none.
+
+        The arguments are those of `slots`. The present slot counts only up to `now_ms`.
+        """
         slot_ms, count, _ = _RINGS[window]
         earliest = max(now_ms // slot_ms - count + 1, -(-since_ms // slot_ms))
         return max(0, now_ms + 1 - earliest * slot_ms)

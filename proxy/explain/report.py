@@ -61,7 +61,10 @@ class DemandSum:
         self._spans_ms = [0.0] * len(CLIENT_KEYS)
 
     def add(self, meter: Meter) -> None:
-        """Add the time of one connection, of which the time that it did not wait bounds the client's demand."""
+        """Add the time of one connection.
+
+        The demand is what the client took, divided by the least time in which one of its connections did not wait.
+        """
         if meter.windows is None:
             return
         spans = {since_ms: self._span(meter.windows, since_ms) for since_ms in set(self._since_ms)}
@@ -462,7 +465,7 @@ class Query(msgspec.Struct, frozen=True, array_like=True):
         client: a user and client id; None for all clients, each with its worst connection only.
         brokers_only: whether only brokers' response times are wanted.
         address: for one client, the address whose connections are wanted; "" for all.
-        client_id: only clients with this client id, then without rates; None: all clients, with rates.
+        client_id: if it is not None, only clients with this client id are wanted, of all users, without their rates.
     """
 
     window: int
@@ -527,7 +530,11 @@ class SeenSum:
                 yield merged
 
     def sum(self, clients: Iterable[ClientReport]) -> Seen:
-        """Return one response for all portions, whose clients are the given ones, as from `clients`."""
+        """Return one response, merged from all portions.
+
+        Args:
+            clients: the clients to put in it: those that the method `clients` has yielded.
+        """
         neighbours = {rule: largest(some, NEIGHBOURS_MAX) for rule, some in self._neighbours.items()}
         brokers = tuple(merge_brokers(self._brokers))
         return Seen(tuple(clients), neighbours, brokers, merge_own(self._own), self._backlogs)

@@ -49,7 +49,11 @@ class InForce(NamedTuple):
 
 
 def rule_of(throttle: Muting | ReplicaThrottle) -> Rule:
-    """Return the rule of a throttle that has muted a channel, or left replicas out."""
+    """Return the rule that made a connection wait.
+
+    Args:
+        throttle: why a client's channel was muted, or why replicas were left out of a follower's Fetch response.
+    """
     if isinstance(throttle, ReplicaThrottle):
         key = f"{throttle.side}.replication.throttled.rate"
         return Rule(REPLICATION.name, key, str(throttle.broker), throttle.limit)

@@ -317,8 +317,8 @@ class Meter:
         particulars: further values for operators, as of its last visit.
         waits: its waits for quotas in the present minute; None before the first wait.
         predicted: its waits if quotas were enforced; None before the first.
-        told: the time in ms between a response without records to a throttled Fetch and the next Fetch, which counts
-            as a wait; None before the first.
+        told: the times in ms from the end of a mute that a Fetch response without records has reported until the
+            client's next Fetch; they count as waits. None before the first.
     """
 
     peer: str
@@ -438,7 +438,7 @@ class Watch:
         Args:
             condition: what the connection does now, and the sums of its holds and mutes.
             peer: the client's address and port.
-            interval_ms: the time between two visits; a connection's first visit counts as much.
+            interval_ms: the time between two visits, which is also the time that a connection's first visit adds.
         """
         meter = self._meters.get(connection)
         if meter is None:
@@ -488,7 +488,10 @@ class Watch:
             yield
 
     def take_throttled(self, count: int) -> dict[tuple[str, str], Client]:
-        """Return at most `count` clients, by user and client id, that were held or muted since last returned here."""
+        """Return and remove at most `count` of the clients that have been held or muted, by user and client id.
+
+        A client is returned again only after a further hold or mute.
+        """
         if len(self._throttled) <= count:
             taken, self._throttled = self._throttled, {}
             return taken

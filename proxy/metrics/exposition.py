@@ -32,7 +32,8 @@ class Metrics:
         replication: the figures of replication; None without it.
         others: functions that return further metric families.
         workers: how many processes relay.
-        waits: returns the clients' waits, as a view for each client and kind of quota that it has waited for.
+        waits: returns how long clients have waited: a view for each client and each kind of quota that it has waited
+            for, whose `bytes_total` is the waits in ms.
     """
 
     def __init__(

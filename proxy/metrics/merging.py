@@ -124,7 +124,9 @@ class RisingSums(Generic[K]):
 
 
 class RisingLargest(Generic[K]):
-    """Totals that grow with each scrape as much as the counter of that process (source) which has grown most.
+    """Totals of a counter that several processes (sources) have; each scrape adds the largest growth of any source.
+
+    So waits that pass in several processes at the same time count once.
 
     >>> longest = RisingLargest[str]()
     >>> longest.take(1, {"a": 5})

@@ -38,10 +38,13 @@ _Key = tuple[int, bytes, int]  # follower, topic, partition
 
 
 class ReplicationMetrics:
-    """The metrics of replication: rates, and how far followers are behind. `portions`, then `families`.
+    """The metrics of replication: rates, and how far followers are behind their leaders (lag).
+
+    For each scrape, iterate over `portions`, then call `families`.
 
     Args:
-        series_max: the largest number of partitions with series of their own; lags are also summed by broker.
+        series_max: how many partitions have series of their own at most, those that lag most first. The lags of all
+            partitions are also summed by broker.
     """
 
     def __init__(self, quotas: ReplicationQuotas, stats: Stats, series_max: int) -> None:

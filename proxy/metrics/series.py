@@ -194,8 +194,8 @@ def rows_of(series_max: int, series_per_row: int = SERIES_PER_ROW, kinds: int = 
 def label(text: str) -> str:
     r"""Make a label value of a client id: printable, bounded, and different for different client ids.
 
-    What is not printable (control characters, marks of direction) is written as `\xhh`, `\uhhhh` or `\Uhhhhhhhh`. So is
-    a backslash that looks like the beginning of one of these; any other stays.
+    A character that is not printable is written as `\xhh`, `\uhhhh` or `\Uhhhhhhhh`. A backslash that looks like the
+    beginning of one of these is written as `\x5c`; any other backslash stays. A cut label ends with a checksum.
 
     >>> label("a" * 300)[-12:]
     'aaa~89971909'
@@ -262,7 +262,7 @@ class Quotas(Protocol):
 
     @property
     def enforcing(self) -> bool:
-        """Whether quotas are enforced."""
+        """Whether quotas are enforced; if False, they are only measured, and no client waits for them."""
 
     def views(self, now_ms: int, series: str) -> Iterable[QuotaView]:
         """Yield the clients' figures for the kinds of quotas of one metric series (`Kind.series`)."""
@@ -285,7 +285,8 @@ class QuotaSeries:
 
     Args:
         series_max: the largest number of metric series of all clients together.
-        waits: returns the clients' waits, as a view for each client and kind of quota that it has waited for.
+        waits: returns how long clients have waited: a view for each client and each kind of quota that it has waited
+            for, whose `bytes_total` is the waits in ms.
     """
 
     def __init__(
