@@ -239,7 +239,7 @@ class Row(NamedTuple):
     """One client's row in the table.
 
     Args:
-        waits: the share of the time (0 to 1) that its worst connection waits for quotas.
+        waits: the share of the time (0 to 1) that its most waiting connection waits for quotas.
         why: why it waits, or what takes most of its time, in words; `kind` is its `Cause.kind`.
         limit: the limit that it is closest to, with its rate; None if no limit matches it, or the member sends none.
         trouble: the sort key of `causes.trouble`: the higher, the more it needs an operator.

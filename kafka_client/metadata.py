@@ -300,7 +300,7 @@ def list_ongoing() -> Request[Reassignments]:
 
 
 def list_batches() -> Request[tuple[Reassignments, Mapping[Partition, Stepping]]]:
-    """Return the request to a Sluice proxy for all reassignments, and for the present step of each (KIP-435)."""
+    """Return the request to a Sluice proxy for all reassignments, and for the step of each under way (KIP-435)."""
     return Request(
         LIST_PARTITION_REASSIGNMENTS,
         reassignments.BATCH_VERSION,

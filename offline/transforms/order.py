@@ -207,7 +207,7 @@ class Clock(NamedTuple):
 def too_far_apart(clocks: Sequence[Clock]) -> str:
     """Return why these processes' clocks cannot belong to one recording; "" if they are within SPAN_DAYS_MAX days.
 
-    The message names the process whose times are farthest from the median time of all requests.
+    The message names the process whose times are farthest from the start of the process with the median request.
     """
     first_ms, last_ms = min(clock.first_ms for clock in clocks), max(clock.last_ms for clock in clocks)
     days = (last_ms - first_ms) // _DAY_MS

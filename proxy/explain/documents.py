@@ -520,7 +520,7 @@ class UserClient(msgspec.Struct, frozen=True, kw_only=True):
     """One of a user's clients, in the list that `sluice explain --user` prints.
 
     Args:
-        waited: the share of the time (0 to 1) for which its worst connection waits for quotas.
+        waited: the share of the time (0 to 1) that its most waiting connection waits for quotas.
         members: the members where it is connected.
     """
 

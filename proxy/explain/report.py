@@ -462,7 +462,7 @@ class Query(msgspec.Struct, frozen=True, array_like=True):
 
     Args:
         window: TEN_SECONDS, MINUTE or QUARTER.
-        client: a user and client id; None for all clients, each with its worst connection only.
+        client: a user and client id; None for all clients, each only with the connection that waits longest.
         brokers_only: whether only brokers' response times are wanted.
         address: for one client, the address whose connections are wanted; "" for all.
         client_id: if it is not None, only clients with this client id are wanted, of all users, without their rates.

@@ -55,7 +55,7 @@ class FleetFigures:
     Attributes:
         reports: the number of this member's reports to the holder, by result.
         received: at the holder, the number of reports and connections of members, by result.
-        ended: how many members this process, as the holder, has seen end, by how it noticed (`fleet.ends.Sign`);
+        ended: how many members this process, as the holder, has seen end, by how it noticed (`proxy.fleet.ends`);
             with the key `holder`, how many holders it has seen end.
         members: the number of members that the holder has heard from within one lease; 0 at other members.
         holds: whether this member is the holder.
