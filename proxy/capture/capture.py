@@ -40,7 +40,7 @@ class Capture:
     stats: CaptureStats
 
     def close(self) -> None:
-        """Queue the last rows, and let the writer end after them; called on the event loop, then `wait` in a thread."""
+        """Queue the last rows, and tell the writer to end after them. Call it on the loop, then `wait` in a thread."""
         self.recorder.full()
         self.recorder.queue.put(None)
 

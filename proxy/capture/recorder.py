@@ -130,10 +130,9 @@ class Batch(NamedTuple):
 class Records:
     """Collects the records of the current batch: one for each captured request.
 
-    A record is 13 numbers in one reused buffer, and each of its partitions is four in another, so a row leaves no
-    object behind for the garbage collector and the writer to visit. What rows share is interned for a batch and named
-    by a number: origins, and topics by name or id. A batch is a copy of both buffers; columns are made of it without a
-    loop over rows (`tables`).
+    A record is 13 numbers in one reused buffer, and each of its partitions is four numbers in another. So no objects of
+    rows stay in memory for the garbage collector to visit. Each origin and topic is stored once for a batch; records
+    refer to it by its index. A batch is a copy of both buffers; `tables` makes columns of it without a loop over rows.
 
     Attributes:
         frame_bytes: the bytes reserved for the frames of its rows.
@@ -193,7 +192,7 @@ class Records:
             self._partitions_at = partitions_at
 
     def add_with_frame(self, row: list[Any]) -> None:
-        """Add the finished row of a request, whose last item is the frame of the request, or NOT_KEPT."""
+        """Add the finished row of a request; its last item is the request's frame, or NOT_KEPT for a row without it."""
         *fields, frame = row
         at = self._at
         self.add(fields)
@@ -304,7 +303,7 @@ class Recorder:
         self.queue.put(records.cut(time_ns() - clock_ns(), weight))
 
     def taken(self, batch: Batch) -> None:
-        """Make room for as much as this batch took: it was written or dropped. Called in the writer's thread."""
+        """Free the memory reserved for a batch, which was written or dropped. Called in the writer's thread."""
         self._taken += batch.weight
         self._released += batch.frame_bytes
 

@@ -181,10 +181,10 @@ Ask = Callable[[Collection[bytes]], None]
 class Naming:
     """Finds the names of topics that traffic identifies by id.
 
-    Every batch asks for its ids without a name, since a topic may be new, or the cluster may have been unreachable;
-    `quotas.throttles.topic_names` bounds the requests to the cluster. The writer waits only for ids that it has not
-    waited for lately, only while no rows pile up, and not again for a while after a wait without a result. So requests
-    for topics that do not exist cost other clients at most the names in their rows.
+    The names of all unknown ids in a batch are requested (`quotas.throttles.topic_names` bounds the requests to the
+    cluster). The writer waits only for ids that it has not waited for lately, only while few batches are queued, and
+    not for a while after a wait without a result. So requests for topics that do not exist do not hold up the capture;
+    at most, other clients' rows lack names.
 
     Args:
         known: returns a topic's name by its id; None if it is not known.

@@ -79,8 +79,7 @@ def command_line_quotas(quota_text: str) -> Definitions:
 
 
 def unenforced(entries: Iterable[tuple[Entity, Mapping[str, float]]], file: Path | None = None) -> list[str]:
-    """Return warnings, at most UNENFORCED_MAX, about limits without effect, or with another effect than their name or
-    number suggests.
+    """Return warnings, at most UNENFORCED_MAX, about limits without effect, or with an unexpected one.
 
     Args:
         entries: quota entities, and the limits of each.

@@ -118,7 +118,7 @@ class ClusterTls(OwnCertificate, frozen=True):
 
 
 class FleetTls(ServerCertificate, frozen=True):
-    """`[fleet.tls]`: this member's certificate, as server and as client, and which of other members it trusts."""
+    """`[fleet.tls]`: this member's certificate, as server and client, and which members' certificates it trusts."""
 
     ca_file: Path | None = None
     verify_hostname: bool = True
@@ -398,7 +398,7 @@ class ReplicationSettings(Options, frozen=True):
 
     @property
     def options(self) -> ReplicationOptions:
-        """The options of the replication quotas."""
+        """The policy and the window of the replication quotas, for their engine."""
         return ReplicationOptions(
             policy=self.policy, window_samples=self.window_samples, window_seconds=self.window_seconds
         )
@@ -458,7 +458,7 @@ class FleetOptions(Options, frozen=True):
 
     @property
     def own_name(self) -> str:
-        """The name of this member."""
+        """The name of this member: the key `name`, by default the host's name."""
         return self.name or socket.gethostname()[:_NAME_CHARACTERS_MAX] or "sluice"
 
     @property
@@ -588,7 +588,7 @@ class AdminOptions(Options, frozen=True):
 
 
 class StateOptions(Options, frozen=True):
-    """`[state]`: the directory of what survives a restart, as brokers' addresses, and whether enforcement is off."""
+    """`[state]`: the directory of files that survive a restart, such as brokers' addresses; None to keep none."""
 
     directory: Annotated[Path | None, NONE] = None
 
@@ -686,16 +686,16 @@ class Config(Options, frozen=True):
     def bootstrap_behind(self) -> Address | None:
         """The first bootstrap address of `fleet_cluster` that is also an upstream of a listener; None without one.
 
-        A broker there advertises Sluice's address, so that Sluice would connect to itself.
+        Such a broker advertises Sluice's address to Sluice too, which would then connect to itself.
         """
         behind = {address for listener in self.listeners for address in listener.upstreams.values()}
         return next((address for address in self.fleet_cluster.bootstrap if address in behind), None)
 
     def trusts(self, listener: ListenerOptions) -> bool:
-        """Whether clients of this listener may alter quotas without a permission, since only this machine reaches it.
+        """Whether clients of this listener may alter quotas without a permission: only this machine can reach it.
 
-        With the PROXY protocol they may not, since the load balancer takes connections from other machines; nor where
-        Sluice's own login uses SASL, since clients have users there.
+        False with the PROXY protocol, since the load balancer accepts other machines' connections. False also if
+        Sluice's own login uses SASL, since clients then have users, who can have permissions.
         """
         return listener.loopback and not listener.proxy_protocol and not self.cluster.sasl_mechanism
 

@@ -104,7 +104,7 @@ Table = TypeVar("Table", bound=Options)
 class Key(Struct, frozen=True, kw_only=True, eq=False):
     """The declaration of one key of the configuration, as an annotation of its field.
 
-    A field may have several; of what more than one of them gives, the last applies.
+    A field may have several `Key`s, which are combined; if two of them set the same argument, the last one applies.
 
     Args:
         type: the type of the written value, without None; by default that of the field.
@@ -215,7 +215,7 @@ def one_of(*names: str) -> Key:
 
 
 def read_value(path: str, annotation: Any, value: object) -> Any:
-    """Convert a value that is no key of the configuration, as that of a command's option.
+    """Convert a value from outside the configuration, as of a command's option, by the rules for keys of this type.
 
     Args:
         path: what errors call the value.

@@ -153,7 +153,7 @@ class FleetClient:
             tasks.create_task(self._connect_forever())
 
     def leave(self) -> None:
-        """Tell the holder that this process uses its shares no more, and close the connection for good."""
+        """Tell the holder that this process no longer uses its shares, and close the connection for good."""
         self._left = True
         if self._link is not None:
             writer, frames = self._link

@@ -113,15 +113,15 @@ class Listener(Protocol):
     """What `FleetGroup` reports to its owner; it calls these methods in the thread of the group."""
 
     def ruled(self, ruling: Ruling, mine: bool) -> None:
-        """Take a ruling, which names the holder that the group's leader has chosen; `mine`: it is this member."""
+        """Take a ruling: the group leader's choice of the holder; `mine`: whether it has chosen this member."""
 
     def confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:
         """Take Kafka's confirmation that this member is the holder: it has accepted the holder's commit.
 
         Args:
-            sent_ms: when the commit was sent.
-            learning_ms: how long leases of earlier holders may last, if this member begins to be the holder now.
-            roster: the latest list of lessees that the group has surely committed.
+            sent_ms: when the commit was sent, by the clock of leases.
+            learning_ms: how long earlier leases may still last, in ms; used only if this member becomes the holder now.
+            roster: the latest list of lessees (processes that may have leases) that is committed for certain.
         """
 
     def group_problem(self, problem: Problem | None) -> None:
@@ -191,8 +191,9 @@ aiokafka.consumer.consumer.GroupCoordinator = _Coordinator
 
 
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has no types
-    """The group's partition assignor: chooses the holder where this member is the group's leader, and passes on the
-    ruling that this member receives. One instance for each membership.
+    """The group's partition assignor: chooses the holder if this member is the group's leader. One for each membership.
+
+    It also passes on the ruling (the choice of the holder) that this member receives.
 
     Args:
         statements: signs and verifies what members say in the group.
@@ -311,8 +312,10 @@ class FleetGroup:
         self._address = address
 
     async def enlist(self, known: Roster, roster: Roster) -> None:
-        """Set the list of lessees that this holder commits, and commit it soon; no effect if `known`, an earlier list,
-        does not belong to the same lessor as the present one.
+        """Set the list of lessees (processes that may have leases) that this holder commits, and commit it soon.
+
+        No effect if `known`, an earlier list of the caller's lessor, is not of the same lessor as the list in force:
+        this member is then not the holder any more, or became it anew.
         """
         if self._roster is not None and self._roster.begun is known.begun:
             self._roster = roster
@@ -339,7 +342,7 @@ class FleetGroup:
             coordinator.request_rejoin()
 
     async def resign(self, lasting_ms: int) -> None:
-        """Commit for the last time: how long the leases of this holder, which grants no more, may still last, in ms."""
+        """Commit for the last time, if this member is the holder: for how many ms its leases may still last."""
         self._lasting_ms, self._ended = lasting_ms, True
         if self._consumer is not None and self._standing.holds(self._now_ms()) and self._roster is not None:
             try:
@@ -630,7 +633,7 @@ class Elected:
     def ended(self) -> str:
         """The last few holders whose processes this member has seen end; the next holder then frees their shares.
 
-        The run of each in hexadecimal, separated by spaces; "" for none.
+        Each is its run (the random number that identifies its process) in hexadecimal, space-separated; "" for none.
         """
         return " ".join(f"{run:x}" for run in list(self._ended)[-_ENDED_TOLD:])
 
@@ -666,7 +669,11 @@ class Elected:
     # Called in the group's thread.
 
     def ruled(self, ruling: Ruling, mine: bool) -> None:
-        """Pass a ruling to the application's loop; `mine`: whether this member is the holder."""
+        """Pass a ruling (the choice of the holder) on to the application's loop.
+
+        There it sets `address`, reports a change of the holder, and stops serving other members unless `mine`.
+        `mine`: whether this member was chosen; it serves the others only after `confirmed`.
+        """
         self._call(self._ruled, ruling, mine)
 
     def confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:

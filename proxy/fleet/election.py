@@ -214,11 +214,10 @@ class Standing:
             self._confirmed_ms = now_ms
 
     def succeed(self, lasting: Lasting | None, *, committed: bool) -> bool:
-        """Set how long this new holder learns, from what the holder before it has committed; return whether that commit
-        is believed.
+        """Set how long this new holder learns about earlier leases: as long as the earlier holder's commit states.
 
-        Without one, although a member knows of an earlier holder, leases may last for `lasting_ms`: the topic, and the
-        commit with it, was deleted.
+        If that commit is not believed, or missing, it learns for `lasting_ms`, the longest possible time. It learns for
+        no time if there is no commit, and no earlier holder is known. Returns: whether the commit is believed.
 
         Args:
             lasting: what the commit states; None without a commit, or if it is malformed or not signed.
@@ -235,7 +234,7 @@ class Standing:
     def confirm(self, sent_ms: int) -> int:
         """Extend the tenure: Kafka has accepted this holder's commit, which was sent at `sent_ms`.
 
-        Returns: how long in ms this member has to learn about earlier leases, if it begins to be the holder now.
+        Returns: how long earlier leases may still last, in ms; it only matters if this member becomes the holder now.
         """
         if self.mine:
             self._confirmed_ms = max(self._confirmed_ms or sent_ms, sent_ms)
@@ -276,7 +275,7 @@ class Statements:
 
     @property
     def signed(self) -> bool:
-        """Whether statements are signed."""
+        """Whether statements are signed; False without a secret: claims and rulings are then accepted unsigned."""
         return bool(self._signers)
 
     def write_claim(self, claim: Claim, member: str) -> bytes:
@@ -410,8 +409,8 @@ class Roster(NamedTuple):
     """The list of lessees that a holder commits, so that its successor knows for whom to wait.
 
     Args:
-        begun: what the holder found committed when it began. Each lessor of this process has an object of its own, so
-            `is` tells whether two rosters are of the same lessor.
+        begun: what the last holder had committed when this one began. Compare it with `is`: two rosters of this process
+            are of the same lessor (which divides the quotas) if they have the same object here.
         number: counts the changes (`Lessor.roster`).
         lessees: as in `Past`.
     """
@@ -423,6 +422,10 @@ class Roster(NamedTuple):
 
 def write_roster(author: int, lessees: frozenset[int] | None) -> str:
     """Encode a list of lessees for a commit; "" if the lessees are not known, or more than LESSEES_MAX.
+
+    Args:
+        author: the run of the holder that commits it.
+        lessees: the runs of the processes whose leases may still last.
 
     >>> write_roster(26, frozenset((26, 7))), write_roster(26, frozenset()), write_roster(26, None)
     ('roster=1a:7,1a', 'roster=1a:', '')

@@ -49,7 +49,7 @@ async def refuses(place: Place) -> bool | None:
 
 
 def place_of(writer: asyncio.StreamWriter, port: str | None) -> Place | None:
-    """Return the address of the other side of a connection, with another port of it.
+    """Return the address of the other side of a connection, with the port on which that side says it listens.
 
     Args:
         port: the port as text, as the other side has stated it; None if it has not.
@@ -78,7 +78,7 @@ class _Member:
     task: asyncio.Task[None] | None = None
 
     def look(self, work: Coroutine[Any, Any, None] | None) -> None:
-        """Replace the task that looks at the port by this work; None: only cancel it."""
+        """Cancel the task that checks the port, and start `work` in its place; None starts nothing."""
         if self.task is not None:
             self.task.cancel()
         self.task = None if work is None else asyncio.get_running_loop().create_task(work)
@@ -88,7 +88,8 @@ class Ends:
     """Detects that members' processes have ended, by their closed connections and their ports.
 
     Args:
-        ended: called once for each member that has ended, with how that was noticed: "refused" or "replaced".
+        ended: called once for each member that has ended, with the sign of it: "refused" if its port refuses
+            connections, "replaced" if another process says that it has bound this port.
     """
 
     def __init__(self, ended: Callable[[LesseeId, Sign], object]) -> None:
@@ -123,7 +124,7 @@ class Ends:
                 member.look(self._look(lessee, member))
 
     def forget(self, lessee: LesseeId) -> None:
-        """Remove a member: whether its process ends is not checked any more."""
+        """Remove a member, and no longer check whether its process has ended."""
         member = self._members.pop(lessee, None)
         if member is not None:
             member.look(None)

@@ -180,7 +180,7 @@ class Fleet:
         }
 
     async def close(self) -> None:
-        """Leave the fleet; call it when this process uses its shares no more."""
+        """Leave the fleet; call it when this process no longer uses its shares."""
         self._client.leave()
         await asyncio.sleep(_LEAVE_SECONDS)
         if self._elected is not None:

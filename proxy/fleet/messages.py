@@ -118,7 +118,7 @@ class Lost(_Message, frozen=True):
 
 
 class Leave(_Message, frozen=True):
-    """A member uses its shares no more, so they are free immediately; then it closes the connection."""
+    """A member no longer uses its shares, so they are free immediately; then it closes the connection."""
 
 
 class Question(_Message, frozen=True):
@@ -161,8 +161,8 @@ class View(_Message, frozen=True):
 
     Args:
         learning: whether the holder has just begun, and raises no share until it knows all earlier leases.
-        shares: for each key (one quota at one place), the largest share (0 to 1) that each member may be using, in
-            the order of `members`.
+        shares: for each key (text that names one quota and where it applies), the largest share (0 to 1) that each
+            member may be using, in the order of `members`.
     """
 
     learning: bool
@@ -409,7 +409,7 @@ class Frames:
         return message
 
     def greet(self, frame: bytes) -> None:
-        """Derive the key of all further signatures from the secret, this side's nonce, and that of the other's hello.
+        """Take the other side's hello: derive the key of all further signatures from the secret and both nonces.
 
         Raises:
             MessageError: it is not a hello; VersionError: of another version.

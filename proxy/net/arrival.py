@@ -57,7 +57,8 @@ class Arrival:
     Args:
         peer: the client's address; the one in the PROXY header replaces it.
         requirements: what the port requires before the first request.
-        passes: counts the client's address against its connection rate.
+        passes: counts the client's address against its connection rate; False if the address exceeds it: the socket
+            was then taken over, to be closed later.
         admitted: called with the stream when the socket is admitted.
     """
 
@@ -86,7 +87,7 @@ class Arrival:
             self.sock.close()
 
     def displace(self) -> None:
-        """Refuse this socket in favor of another address: there are too many, and most of them are of this address."""
+        """Refuse this socket, to make room for one of another address; called if its own address has the most."""
         self._fail(
             "address_share",
             "limits.handshakes_max or connections_max is reached, and its address has the most connections",

@@ -132,7 +132,7 @@ WAITING_MAX: Final = 1000  # each takes a descriptor and no memory of the proces
 
 
 class WaitingRoom:
-    """Keeps the sockets over their address's connection rate, which are closed after a delay (KIP-612)."""
+    """Keeps sockets whose address exceeds its connection rate open and unread, and closes them later (KIP-612)."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stats: Stats) -> None:
         self._loop = loop

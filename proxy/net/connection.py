@@ -124,7 +124,7 @@ class Progress:
         return now - self.active_ms > limits.idle_seconds * 1000
 
     def between_frames(self) -> None:
-        """Restart the measurement of `slow_ms`: no request is read in part, or it is not delayed by its client."""
+        """Restart the measurement of `slow_ms`; call it when no request is partly read, or Sluice does not read on."""
         self._under_way = None
 
     def slow_ms(self, now: int, arrived: int, limits: LimitOptions) -> int:
@@ -170,7 +170,8 @@ class Wait:
         owner: the connection; `client_gone` is called if the client closes during the wait, `resume` at its end.
 
     Attributes:
-        kind: MUTED, HELD, FULL or REFUSED; "" without a wait.
+        kind: MUTED, HELD, FULL (too many responses are owed), or REFUSED (the connection ends when all owed responses
+            are sent); "" without a wait.
         held_ms, muted_ms: how long the holds and the mutes that have ended took in all, in ms.
     """
 
@@ -263,8 +264,8 @@ class Connection:
         closed: whether it has ended.
         waiting: its hold, mute or other wait.
         dial: the attempt to open the broker connection; None before and afterwards.
-        work: functions that cancel what is done for it elsewhere: by pump, the parsing of a large frame in a thread; by
-            channel, a question (a request that the application handles).
+        work: functions that cancel work for it. The key is a pump, for a large frame that a thread parses, or the
+            channel, for a question (a request that the application handles).
     """
 
     _client: Stream
@@ -347,9 +348,10 @@ class Connection:
             responses.show_kept()
 
     def wait(self, pump: object, now: int) -> None:
-        """Stop reading from the pump's source, as its direction has ordered, for a job in a thread, a hold or a mute.
+        """Stop reading from the pump's source: its direction has ordered WAIT or REFUSE.
 
-        The client's close is still noticed.
+        WAIT lasts until a job in a thread, a hold or a mute has ended, or owed responses have arrived. After REFUSE the
+        connection closes when all owed responses are sent. The client's close is noticed meanwhile.
         """
         if self.closed:
             return

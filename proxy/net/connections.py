@@ -66,7 +66,8 @@ def make_room(connections: Connections, arrivals: ByAddress[Arriving], host: str
 
     Args:
         host: the host of the new connection; its own address must have fewer connections.
-        to_arrive: whether the limit of arriving sockets is reached, and not that of connections.
+        to_arrive: True if the limit of arriving sockets is reached, so one of these is closed; False if that of
+            connections is reached, so either kind may be closed.
 
     Returns: False if no connection may be closed for it.
     """

@@ -50,13 +50,17 @@ class Owner(Protocol):
     """What a pump calls in its connection; `pump` is the calling one."""
 
     def signalled(self, pump: object) -> None:
-        """Act on an event of the pump's direction: a question, a mute, or a local response is due."""
+        """Act on an event of the pump's direction: a due mute or local response, or a question for the application."""
 
     def next_turn(self, pump: object) -> None:
         """Continue with the pump's kept bytes in the next turn of the loop: it has used up this turn."""
 
     def wait(self, pump: object, now_ms: int) -> None:
-        """Carry out the order of the pump's direction not to read on: WAIT, maybe for a job in a thread, or REFUSE."""
+        """Stop reading from the pump's source: its direction has ordered WAIT or REFUSE.
+
+        WAIT lasts until a job in a thread, a hold or a mute has ended, or owed responses have arrived. After REFUSE the
+        connection closes when all owed responses are sent.
+        """
 
     def ended(self, pump: object) -> None:
         """Handle the close of the pump's source, after all of its bytes were written."""
@@ -88,7 +92,8 @@ class Pump:
         owner: the connection.
         direction: the channel's logic for this direction, which decides what happens to the bytes.
         encrypted: whether all bytes must pass through the buffer, for TLS or capture; else large frames are spliced.
-        copied_max: the most bytes of a large frame that are copied if they have arrived with the header.
+        copied_max: if at most this many bytes of a large frame remain after its beginning, those that have arrived are
+            copied through the buffer, not spliced.
 
     Attributes:
         at_end: whether the source has closed its side.

@@ -232,7 +232,7 @@ the broker first, or the reason why there is neither."""
 
 
 def nothing_to_withdraw() -> None:
-    """Do nothing: the `Withdraw` of work that is done already, or that runs to its end in any case."""
+    """Do nothing: a `Withdraw` for work that cannot be cancelled, since it is done or must run to its end."""
 
 
 def no_api(_question: Question, _done: OutcomeCallback) -> Withdraw:

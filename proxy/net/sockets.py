@@ -168,7 +168,7 @@ class _Linger:
         self._sock.close()
 
     def displace(self) -> None:
-        """Close in favor of another address: the sending side is shut down already."""
+        """Close the socket now, to make room for one of another address."""
         self.close()
 
     def _drop(self) -> None:

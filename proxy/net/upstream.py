@@ -50,7 +50,8 @@ class Dial:
 
     Args:
         route: the broker to connect to.
-        next_route: returns the route to a broker at none of the given addresses; None if only `route` will do.
+        next_route: returns the route to another broker; its argument is the addresses that have failed. None if only
+            `route` will do.
         opened: called with the connected stream and the broker's id.
         failed: called with the cause, a label, and a sentence. Neither is called after `cancel`.
     """

@@ -41,7 +41,7 @@ class WorkerFigures:
         series_max: how many clients have series of their own in the metrics.
         send: sends a message to the control process.
         seen: yields the response to a query about where clients' time goes, in portions.
-        waits: yields what clients have waited for, as for `QuotaSeries`.
+        waits: returns a view for each client and kind of quota that it has waited for.
     """
 
     def __init__(
@@ -126,13 +126,14 @@ class MergedFigures:
     """Control's side: the figures of all processes, added up for the pages.
 
     Args:
-        scrape: gets a function that makes the request with a number; sends it to all workers, returns the responses.
+        scrape: sends a request to all workers, and returns their responses. Its argument is a function that makes the
+            request with the number that it is given.
         missing: returns the workers that cannot be asked now.
         metrics: the metrics of the control process.
         quotas: the control process's engine, which has no clients.
         series_max: how many clients have series of their own.
         seen: returns the response to a query about control's own connections, which are those of follower brokers.
-        waits: yields what these followers have waited for.
+        waits: returns a view for each of these followers and kind of quota that it has waited for.
 
     Attributes:
         missing_in_metrics: the workers whose figures the last `/metrics` lacks.
@@ -159,7 +160,7 @@ class MergedFigures:
 
     @property
     def enforcing(self) -> bool:
-        """Whether quotas are enforced."""
+        """Whether quotas are enforced, for the pages; False: nothing waits, and quotas are only measured."""
         return self._quotas.enforcing
 
     @property
@@ -177,7 +178,7 @@ class MergedFigures:
         return ClientTable.merge((one.figures for one in found if isinstance(one, Counted)), missing)
 
     async def seen(self, query: Query) -> Seen:
-        """Return what all processes know of clients' time.
+        """Return where the time of the query's clients has gone, from all processes that have responded.
 
         Raises:
             NoWorkersError: none has responded.

@@ -284,8 +284,9 @@ class Life:
         return 0 if self._process is None else self._process.pid
 
     def silent(self, now: float) -> bool:
-        """Whether no message, not even the `Beat` of each second, has come for SILENT_SECONDS: the worker is stopped,
-        or its loop is blocked.
+        """Whether no message has come for SILENT_SECONDS, though a worker sends a `Beat` every second.
+
+        The worker's process is then stopped, or its loop is blocked.
         """
         return now - self.heard > SILENT_SECONDS
 

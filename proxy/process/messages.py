@@ -421,9 +421,7 @@ class Link(asyncio.Protocol):
         await self._loop.create_connection(lambda: self, sock=sock)
 
     def other_side_runs(self) -> bool:
-        """Whether the other process still has its end open; its kernel closes it when the process ends, also if
-        killed.
-        """
+        """Whether the other process still has its end open: the kernel closes it when the process ends or is killed."""
         return not self.closed and not self._poll.poll(0)
 
     def send(self, message: Message) -> bool:

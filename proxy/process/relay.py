@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 def configured_names(config: Config) -> OwnNames | None:
-    """Return the topics, groups and transactional ids that Sluice uses itself, and clients may not; None for none."""
+    """Return the topics, groups and transactional ids that are Sluice's own: clients cannot use them. None for none."""
     topics, groups, transactional_ids = set[str](), set[str](), set[str]()
     if config.quotas.store == "topic":
         topics |= {config.quotas.topic, config.quotas.audit_topic} - {""}
@@ -162,7 +162,7 @@ class Relay:
         self._sweep_task = self._supervisor.run_forever("sweep", self._sweep)
 
     def apply(self, config: Config, definitions: Definitions) -> None:
-        """Apply a new configuration and quotas; what waits by the old ones goes on waiting until `reconsider`."""
+        """Apply a new configuration and quotas; they do not change waits that have begun, until `reconsider`."""
         self.engine.update(engine_options(config), definitions, now_ms())
 
     def enforce(self, on: bool) -> None:
@@ -175,7 +175,7 @@ class Relay:
         self._supervisor.run_once("reconsider", self.connections.reconsider())
 
     async def drain(self, hurried: Callable[[], bool]) -> None:
-        """Stop accepting and enforcing, and close each connection when it is idle; all after `limits.drain_seconds`.
+        """Stop accepting and enforcing; close each connection when idle, and the rest after `limits.drain_seconds`.
 
         Args:
             hurried: returns True as soon as the process has to end at once.

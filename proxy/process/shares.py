@@ -59,7 +59,7 @@ def lessee_of(terms: LeaseTerms, number: int, run: int, now_ms: int) -> Lessee:
 
 
 class ControlShares:
-    """Leases shares of all budgets to the workers, as control's lessor.
+    """Leases shares of all quotas to the workers: the lessor (the side that divides quotas) in the control process.
 
     Args:
         terms: the terms of the leases between control and its workers.
@@ -68,7 +68,8 @@ class ControlShares:
             fleet: they divide the whole of each quota.
 
     Attributes:
-        own: control's own lessee and budgets, if brokers replicate through control, which then uses shares itself.
+        own: control's own lessee, and the budgets that set its shares at its limiters. None unless brokers replicate
+            through control, which then uses shares itself.
     """
 
     def __init__(self, terms: LeaseTerms, run: int, now_ms: int, member: Member | None = None) -> None:

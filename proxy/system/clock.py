@@ -15,5 +15,5 @@ clock_ns: Final[Callable[[], int]] = MethodType(clock_gettime_ns, CLOCK_BOOTTIME
 
 
 def now_ms() -> int:
-    """Return the time since the machine was started, in ms; quota arithmetic takes it as an argument."""
+    """Return the time since the machine was started, in ms; time in suspension is included."""
     return clock_ns() // 1_000_000

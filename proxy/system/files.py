@@ -33,7 +33,7 @@ _STEP_SECONDS: Final = 0.005
 
 
 def try_lock(descriptor: int) -> bool:
-    """Lock an open file if no other process has locked it; return whether it is locked now.
+    """Lock an open file; return False, without waiting, if another process has locked it.
 
     Raises:
         OSError: it cannot be locked.

@@ -41,10 +41,10 @@ class AddressQueue(Generic[T]):
 
     Every item has a weight: its bytes, but at least a minimum, so that small items count too. All rules use the weight:
 
-        bound      of all items, and of one address's where that is asked for
+        bound      of all items, and of one address's items with `address_bytes_max`
         overload   the newest item of the address with most weight is dropped; of equal ones that of the newcomer
-        order      self-clocked fair queueing: an item's tag is the tag of the item served last, or of the address's
-                   own item before it, whichever is higher, and its weight; the lowest tag is next
+        order      the item with the lowest tag is next (self-clocked fair queueing). A tag is a start plus the item's
+                   weight. The start is the tag of the address's item before it; without one, of the item served last
 
     So addresses with a permanent backlog are served equal weights: a small item precedes the large ones of other
     addresses, and a large one waits for at most its own weight of each of them. An address without items needs no
@@ -52,7 +52,7 @@ class AddressQueue(Generic[T]):
 
     Args:
         bytes_max: the bound of the weight of all items.
-        count_max: the number of items of the lowest weight within that bound.
+        count_max: how many of the smallest items fit into `bytes_max`; so it sets the minimum weight.
         address_bytes_max: the bound of one address's weight; 0 for none.
 
     >>> queue = AddressQueue[str](bytes_max=1000, count_max=10)
@@ -367,13 +367,13 @@ _PART: Final = 8  # of the time that everything else has just taken
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Yield the items, and let the event loop do everything else that is due every few ms.
+    """Yield the items in short turns; after each turn the event loop does everything else that is due.
 
     A thread would not do: it keeps the interpreter for 5 ms at a time (`sys.getswitchinterval`), and for the whole of
     one call into C, such as that of `json.dumps` for 10,000 clients.
 
-    A turn is TURN_NS. Where traffic occupies the loop, everything else takes tens of milliseconds, and work of 100 ms
-    would take seconds: there a turn is an eighth of what the rest has just taken, and _LONG_TURN_NS at most.
+    A turn takes TURN_NS. If everything else takes more than eight times as long, as with much traffic, the next turn
+    takes an eighth of that time, at most _LONG_TURN_NS. Otherwise work of 100 ms would take seconds.
 
     Args:
         items: making and handling one of them takes much less than a turn.
