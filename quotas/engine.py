@@ -99,8 +99,9 @@ class Engine:
         self._apply_change()
 
     def share(self, budgets: Budgets) -> None:
-        """Let every limiter use only this process's share of its quota (`quotas.sharing`). Call it before any
-        client.
+        """Make every limiter use only this process's share of its quota (`quotas.sharing`).
+
+        It must be called before a client has sent its first request, since limiters in use have their whole quotas.
         """
         assert not self._limiters, "a limiter that is in use has its whole quota"
         self.budgets = budgets

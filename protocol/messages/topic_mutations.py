@@ -68,8 +68,8 @@ class TopicMutation(NamedTuple):
     Attributes:
         name: None if the request has the topic's id.
         topic_id: 16 bytes; zeros if the request has the topic's name.
-        partitions: in CreateTopics the number of manual assignments, without any num_partitions, -1 for the default; in
-            CreatePartitions the new total; in DeleteTopics 0.
+        partitions: in CreateTopics the number of partitions to create, -1 for the broker's default; in CreatePartitions
+            the new total; in DeleteTopics 0.
         start, end: the range of its bytes in the frame.
     """
 

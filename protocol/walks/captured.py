@@ -153,11 +153,11 @@ class _Captured(Walk):
     whole: bool
 
     def feed(self, buf: bytearray | memoryview, start: int, end: int, address_map: AddressMap | None) -> int:
-        """Continue the walk as `Walk.feed` does, but end it early in two cases, so that the rest passes unread.
+        """Continue the walk as `Walk.feed` does; it may end early, and the rest of the frame then passes unread.
 
-        If the frame is malformed, no partition is captured, and its receiver will reject it. If a large part has not
-        arrived, it is captured as one partition, unless `whole`. Neither is done if the rest must be read for quotas or
-        addresses.
+        It ends early if the frame is malformed: its partitions are dropped. It also ends early if a large part has not
+        arrived and `whole` is False: that part is captured as one partition. It never does if quotas or addresses need
+        the rest.
         """
         frame_end = start + self._left
         try:

@@ -215,7 +215,7 @@ class ReplicaStatuses:
     """A sink that collects the status of each replica.
 
     Attributes:
-        statuses: the partitions so far; the caller empties the list. With STATUSES_MAX of them the walk is `full`.
+        statuses: the partitions so far, at most STATUSES_MAX; the caller must empty the list before more can be added.
     """
 
     statuses: list[ReplicaStatus] = field(default_factory=list)

@@ -39,8 +39,9 @@ class ShareFetchFields(NamedTuple):
     """The fields of a ShareFetch request that Sluice uses.
 
     Attributes:
-        numbers_at: the position of the session epoch; the fields that `limit` and `request_no_records` change follow.
-        acknowledges: whether it must reach the broker, since it acknowledges or renews records, or ends its session.
+        numbers_at: the position of the session epoch and the numbers after it, which `limit` and `request_no_records`
+            change.
+        acknowledges: whether it acknowledges or renews records, or ends its session, and so must reach the broker.
     """
 
     max_wait_ms: int

@@ -139,8 +139,8 @@ class Recorder(Protocol):
 
     Attributes:
         add: adds a finished row to the current batch; its partitions do not grow any more.
-        left: how much more fits into the batch, from `BATCH_WEIGHT` down; the channel subtracts each row's weight, and
-            calls `full` at 0.
+        left: the weight of the rows that still fit into the batch, at first `BATCH_WEIGHT`; the channel subtracts each
+            row's weight, and calls `full` at 0.
     """
 
     add: Callable[[list[Any]], None]
@@ -308,7 +308,7 @@ class Capture(Observer):
 
     Attributes:
         keeper: keeps whole requests; None if they are not kept.
-        kept_from: where the kept request continues in the buffer.
+        kept_from: the position in the receive buffer of the first byte not yet copied for the kept request.
     """
 
     entry_bytes: ClassVar[int] = ENTRY_BYTES + ROW_BYTES
@@ -348,7 +348,7 @@ class Capture(Observer):
         self._sample_position = tap.connection * _GOLDEN_RATIO % 1
 
     def request_direction(self) -> RequestDirection:
-        """Return the channel's request direction; it reports what it forwards if whole requests are kept."""
+        """Return the channel's request direction; if whole requests are kept, it passes their bytes to the keeper."""
         if self.keeper is None:
             return RequestDirection(self._state, self.handled)
         return _KeptRequests(self._state, self)
@@ -399,12 +399,19 @@ class Capture(Observer):
         return 0
 
     def waits(self, held: bool) -> None:
-        """Note that the next request waits from now on: the time until it is handled is its delay."""
+        """Note that the next request waits from now on; the time until it is handled will be its delay in the row.
+
+        Args:
+            held: whether it is held at its header; otherwise the channel is muted.
+        """
         self._waiting_since_ns = self._waiting_since_ns or self._state.now_ns
         self._held = self._held or held
 
     def muted(self, throttle: Muting, throttle_ms: int, mute_ms: int) -> None:
-        """Note the throttle time for the request's row, but for a connection rate, which no response contains."""
+        """Store the mute and its throttle for the next row if it is the longest one since the last row.
+
+        A mute by a connection rate is ignored, since no response contains it.
+        """
         if isinstance(throttle, UserThrottle):
             return
         limits = self._state.mute_limits
@@ -414,7 +421,10 @@ class Capture(Observer):
             self._mute_ms, self._muting_throttle = mute_ms, throttle
 
     def walked(self, direction: ChannelDirection, walk: Walk, now_ms: int) -> None:  # noqa: ARG002 - see Observer
-        """At the end of a walked frame, put its topics' throttle time into its row, or write the row of a Fetch."""
+        """At the end of a walked frame, complete its row.
+
+        For a Produce, store the throttle time of its topics; for a Fetch response, write the row.
+        """
         if direction.walk is not None:
             return
         if direction is not self._state.requests:

@@ -107,12 +107,16 @@ class Direction(Protocol):
         """
 
     def passed(self, count: int, now_ns: int) -> None:
-        """Register that `count` passthrough bytes were forwarded (0: pending output was written, or the source
-        opened).
+        """Register progress: `count` passthrough bytes were forwarded.
+
+        With 0, pending output was written, or the source of the bytes was connected.
         """
 
     def recharge_due(self, now_ms: int) -> bool:
-        """Whether a partly forwarded request must be passed to `receive` again, to charge its late bytes again."""
+        """Whether the shell must call `receive` before it forwards more of a partly forwarded request.
+
+        True if its missing bytes are late: their charge was given back, and has to be made again.
+        """
 
     def mid_frame(self) -> bool:
         """Whether a frame has been forwarded in part."""
@@ -140,7 +144,7 @@ class Machine(Protocol):
         """Return a snapshot of the connection, and begin or stop timing requests.
 
         Args:
-            time_requests: whether to time some of the next requests; if none was timed yet, they are in any case.
+            time_requests: whether to time some of the next requests; until a first one was timed, True is assumed.
         """
 
     def responded(self, response: bytes | bytearray | SharedResponse | Forward) -> None:
@@ -220,7 +224,10 @@ class Channel(ChannelState):
         )
 
     def broker_changed(self, broker: int) -> None:
-        """Register that the connection goes to a different broker than intended; the first request's charge stays."""
+        """Register that the connection goes to a different broker than intended.
+
+        What was already charged to the quotas of the intended broker stays there.
+        """
         self.settings = replace(self.settings, broker=broker)
         if self.observer is not None:
             self.observer.broker_changed(broker)

@@ -377,7 +377,7 @@ class TopicLookup:
 
 
 class Identity:
-    """One client id on one channel. There may be more: Kafka uses that of each request's header (kafka-quotas.md §1.3).
+    """One client id on one channel; a channel has several if its requests differ in theirs (kafka-quotas.md §1.3).
 
     Attributes:
         key: the client id as sent.
@@ -430,7 +430,8 @@ class ChannelState:
             them.
         counted: whether the connection was counted against its user's rate of connections.
         now_ns: when the shell last read bytes for a direction, in nanoseconds of the clock of `now_ms`.
-        unmeasured_version: the engine's version for which it is known that the current identity has no request quota.
+        unmeasured_version: the engine's version at which the current identity was found to have no request quota; None
+            if that is not known.
         request_throttle, request_throttle_version: the current identity's request quota, and the engine's version then.
         virtual_time: the connection's waits if quotas were enforced; used while they are not.
         reported_at_ms: when a response has last reported a throttle time; 0 for never.
@@ -614,7 +615,10 @@ class ChannelState:
 
     @property
     def mutes_acknowledgements(self) -> bool:
-        """Whether the present mute delays acknowledgements of share consumers too: its quota counts every request."""
+        """Whether the present mute also delays requests in which share consumers acknowledge records.
+
+        True for a mute by a request quota or a connection rate; other mutes let them pass.
+        """
         return isinstance(self.muting, RequestThrottle | UserThrottle)
 
     def muted_by(self, throttle: AnyThrottle, now_ms: int) -> int:
@@ -707,12 +711,12 @@ class ChannelDirection(ABC):
 
     Attributes:
         verdict: read by the shell after each `receive`.
-        moved_ns: when the source last made progress beyond a frame's head: a part of a large frame has passed, or
-            pending output was written. In the response direction also when the last measured response began, or the
-            broker was connected: from then on the broker can be busy with the next request.
+        moved_ns: the time of the last progress, in ns: a part of a large frame after its head has passed, pending
+            output was written, or the source was connected. In the response direction also the beginning of the last
+            measured response.
         frame_bytes: the size of the response being decided on, with its length prefix.
         walk: the walk through the frame under way; None if it is not walked.
-        response_owed: whether the walked Produce, or the one whose bytes are still to come, is owed a response.
+        response_owed: whether the broker will respond to the Produce under way, which is walked or partly forwarded.
     """
 
     state: ChannelState
@@ -736,7 +740,10 @@ class ChannelDirection(ABC):
         return self.verdict.passthrough > 0 or self.walk is not None
 
     def recharge_due(self, now_ms: int) -> bool:  # noqa: ARG002 - requests are
-        """Whether a partly forwarded request must be passed to `receive` again, to charge its late bytes again."""
+        """Whether the shell must call `receive` before it forwards more of a partly forwarded request.
+
+        True if its missing bytes are late: their charge was given back, and has to be made again.
+        """
         return False
 
     def skip_passthrough(self, start: int, end: int) -> int:
@@ -747,8 +754,9 @@ class ChannelDirection(ABC):
         return start + count
 
     def passed(self, count: int, now_ns: int) -> None:
-        """Register that `count` passthrough bytes were forwarded (0: pending output was written, or the source
-        opened).
+        """Register progress: `count` passthrough bytes were forwarded.
+
+        With 0, pending output was written, or the source of the bytes was connected.
         """
         self.verdict.passthrough -= count
         self.moved_ns = now_ns
@@ -831,8 +839,9 @@ class ChannelDirection(ABC):
         return parsed
 
     def next_turn(self) -> int:
-        """Set the order WAIT until the event loop's next turn, since a walk has used its share of this one; returns
-        it.
+        """Set the order WAIT until the event loop's next turn, so that a long walk does not block it.
+
+        Returns the order.
         """
         return self.wait(0, held=False, job=AGAIN)
 
@@ -845,7 +854,11 @@ class ChannelDirection(ABC):
         return kept
 
     def charge_ahead(self, flow: Flow | None) -> None:
-        """Set the flow that was charged for all of the present request before its bytes arrive; None afterwards."""
+        """Store to which flow the present request was charged before all of its bytes arrived; None when it is over.
+
+        Args:
+            flow: the state of this channel at the throttle.
+        """
         self._charged_flow = flow
         self.verdict.charged_ahead = flow is not None
 
@@ -925,10 +938,10 @@ def skip_header_tags(buf: Buffer | bytes, pos: int, end: int, *, flexible: bool 
 
 
 def check_version(head: RequestHead, oldest: int = 0, newest: int | None = None) -> None:
-    """Check that ApiVersions may have offered a request's version; the layout of others is unknown.
+    """Check that Sluice supports a request's version: one that its ApiVersions responses may offer.
 
     Args:
-        newest: None for the newest version that Kafka has.
+        newest: the newest supported version; None for the newest one that Kafka has.
 
     Raises:
         PeerError: the version is not from `oldest` to `newest`.

@@ -106,11 +106,11 @@ class ReplicaThrottle(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ReplicaLink(Observer):
-    """A follower's connection to a leader: its fetch session, and its claims to bytes of replication quotas.
+    """A follower's connection to a leader: its fetch session, and the bytes that it has reserved at replication quotas.
 
-    A request is taken and decided on in portions (`protocol.primitives`), each at its own `now_ms`. In between, other
-    links may be granted bytes of the same rates, quotas and lists may change (the lists apply as they were when the
-    claims were begun), and the connection may end.
+    A *claim* holds the bytes reserved for the next response of one replica. A request is taken and decided on in
+    portions (`protocol.primitives`). Between two of them, other links may reserve bytes, quotas may change, and the
+    connection may end. The lists of throttled replicas are as old as the claims.
 
     Attributes:
         follower: the id of the fetching broker; -1 before its first Fetch.
@@ -209,7 +209,7 @@ class ReplicaLink(Observer):
         return None if limit is None else ReplicaThrottle("leader", self.leader, limit)
 
     def wait_until(self, ready_ms: int, now_ms: int) -> int:
-        """Return until when a Fetch without any partition waits, in ms; 0 if it has waited long enough."""
+        """Return the time in ms until which a Fetch waits if all its partitions are left out; 0 if its wait is over."""
         return min(ready_ms, self._waits_until_ms) if now_ms < self._waits_until_ms else 0
 
     def forwarded(self) -> None:
@@ -218,7 +218,7 @@ class ReplicaLink(Observer):
         self.fetch_in_flight = True
 
     def update(self, statuses: Sequence[ReplicaStatus], now_ms: int) -> None:
-        """Update the high watermarks and claims of partitions from a part of the leader's response."""
+        """Update partitions from a part of the leader's response: their high watermarks, and the bytes of claims."""
         for key, error_code, high_watermark, size, batch_bytes in statuses:
             replica = self.session.replicas.get(key)
             if replica is not None and not error_code:
@@ -253,7 +253,7 @@ class ReplicaLink(Observer):
                 direction.resume_requests()
 
     def response_ended(self, now_ms: int) -> None:
-        """Give back the claims of partitions that the leader's response did not contain, since it has ended."""
+        """End the leader's response: give back the bytes that are reserved for partitions which it did not contain."""
         self.fetch_in_flight = False
         if self._claims is not None:
             self._claims.give_back(now_ms)

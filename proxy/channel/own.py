@@ -75,7 +75,7 @@ class Guarded:
     """Which of Sluice's own names were found, and replaced, in one request.
 
     Attributes:
-        stood_in: the labels and stand-ins by which names were replaced, as in `OwnNames.originals`; empty if none was.
+        stood_in: the (label, stand-in) of each replaced name, keys of `OwnNames.originals`; empty if none was replaced.
     """
 
     __slots__ = ("stood_in",)
@@ -94,7 +94,7 @@ class OwnNames:
         wanted: all of them, each with its label (TOPIC, GROUP or TRANSACTIONAL_ID).
         parts: byte strings of which a message contains at least one if it contains any of the names.
         stand_ins: for each name, another one of the same length that does not exist.
-        originals: the names by their labels and stand-ins.
+        originals: each name by its label and stand-in: the key is (label, stand-in).
         refused: called for each request that is refused because of a name.
     """
 

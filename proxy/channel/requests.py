@@ -189,7 +189,10 @@ class RequestDirection(RequestReader):
         return verdict
 
     def passed(self, count: int, now_ns: int) -> None:
-        """Register progress, as `ChannelDirection` does; if the request was charged ahead, these bytes have arrived."""
+        """Register progress, as `ChannelDirection.passed` does.
+
+        If the request was charged before its bytes arrived, also count these bytes as arrived.
+        """
         super().passed(count, now_ns)
         if count and self._charged_flow is not None:
             self._note_arrival(self._charged_flow, count)
@@ -206,7 +209,10 @@ class RequestDirection(RequestReader):
         return passed
 
     def recharge_due(self, now_ms: int) -> bool:
-        """Whether the rest of a partly forwarded request is late, and must be charged again before it is forwarded."""
+        """Whether the shell must call `receive` before it forwards more of a partly forwarded request.
+
+        True if its missing bytes are late: their charge was given back, and has to be made again.
+        """
         flow, identity = self._charged_flow, self.state.identity
         if flow is None:
             return False

@@ -151,7 +151,7 @@ BARE_TOKENS_MAX: Final = 16
 
 
 class Intake(Enum):
-    """The state of a channel's intake: which input is taken from the client, and if none, what ends that."""
+    """Which input a channel takes from its client now, or what must happen before it takes any."""
 
     OPEN = auto()  # requests, until IN_FLIGHT_MAX responses are owed
     AWAIT_BROKER = auto()  # nothing before the broker's response to a step of a SASL exchange

@@ -85,9 +85,9 @@ class Announcements:
         flow.trusted = max(flow.trusted, announced)
 
     def must_wait(self, flow: Flow, now_ms: int) -> bool:
-        """Queue a doubtful request if such requests pass one at a time now; returns whether it must wait.
+        """Whether a doubtful request must wait, even if the quota has room; it is then queued.
 
-        If so, it waits even if the quota has room. They pass one at a time after doubtful bytes did not arrive.
+        This is so after doubtful bytes did not arrive: for a while doubtful requests pass only one at a time.
         """
         return now_ms < self.suspended_until_ms + _IN_ORDER_MS and not self.enqueue(flow, now_ms)
 

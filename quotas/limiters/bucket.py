@@ -76,7 +76,7 @@ class TokenBucket:
 
     @property
     def decides_again(self) -> bool:
-        """False: a request is charged whenever it arrives, so its mute must not be shortened (`Lendable`)."""
+        """False: every request is charged when it arrives, so its mute is never shortened (`Lendable`)."""
         return False
 
     def used(self) -> float:

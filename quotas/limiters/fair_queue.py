@@ -33,7 +33,11 @@ NEWCOMER_SHARE: Final = 8
 
 
 class FairQueue:
-    """A fair queue of the channels that share a quota: their places, ordered by tag, and the queue's virtual time."""
+    """A fair queue of the channels that share a quota; virtual time counts bytes.
+
+    A channel's *tag* is the virtual time at which its next request begins. Its *place*, in order of tags, is a waiting
+    request or a reservation for the next one. New channels begin at the *mark*, a virtual time of a while ago.
+    """
 
     __slots__ = (
         "_mark",
@@ -60,7 +64,7 @@ class FairQueue:
         self.flows: list[Flow] = []
 
     def enter(self, flow: Flow) -> int:
-        """Return the index of the channel's place; if it has none, update its tag, and return that of its new place."""
+        """Return the index of the channel's place; if it has none, set its tag, and return the index for a new one."""
         if flow.queued:
             return self._index(flow)
         if flow.held_since_ms < 0:  # one that waits outside the queue keeps the tag it came with

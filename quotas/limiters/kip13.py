@@ -247,8 +247,8 @@ class SampledLimiter(SampledLimit):
     def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:
         """Return the max_bytes of an admitted Fetch (KAFKA-9677): at most what the quota allows in the windows now.
 
-        Several Fetches may be at the broker at once, each charged with its estimate; so max_bytes is at most twice the
-        estimate, or FETCH_BYTES_MIN.
+        It is also at most twice the size of the channel's last response (or FETCH_BYTES_MIN, if that is more), since
+        several Fetches may be at the broker at once.
         """
         rate = self._rate
         granted = requested

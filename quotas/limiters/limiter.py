@@ -56,10 +56,10 @@ class Lendable(Protocol):
 
     @property
     def decides_again(self) -> bool:
-        """Whether each request is decided on when it arrives, and not charged if it is too early.
+        """Whether a request is decided on when it arrives, and not charged if it is too early; if False, it is charged.
 
-        Only then may a mute be shortened, when this process's share of the limit may grow soon: if it does not, the
-        next request waits again. False: every request is charged when it arrives, early or not.
+        If True, `Budgets.waits` may shorten a mute, because this process's share of the limit may grow soon. If it does
+        not grow, the next request waits again.
         """
 
     def lend(self, share: float, now_ms: int) -> None:
@@ -104,8 +104,8 @@ class ThrottleSource(Protocol):
         version: an object that is replaced by every change of definitions, options or shares; a throttle that was
             refreshed at another version refreshes itself before its next use.
         budgets: None if this process has every quota by itself.
-        lease_until_ms: when the lease of this process's shares ends; None while no lease can end, as in a single
-            process, which then compares no times.
+        lease_until_ms: when the lease of this process's shares ends; None without a lease that can end, as
+            in a single process.
     """
 
     options: EngineOptions
@@ -226,7 +226,7 @@ class Limiter(Lendable, Protocol):
 
         Args:
             consumes: whether it is a Fetch, not a Produce.
-            alone: whether no other connection has been charged since this one, so that its last mute covers all debt.
+            alone: whether this connection was also charged last: its mute after that charge covers all debt.
         """
 
     def muted_until_next(self, consumes: bool) -> bool:

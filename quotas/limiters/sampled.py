@@ -95,7 +95,7 @@ class SampledLimit:
 
     @property
     def decides_again(self) -> bool:
-        """False: a request is charged whenever it arrives, so its mute must not be shortened (`Lendable`)."""
+        """False: every request is charged when it arrives, so its mute is never shortened (`Lendable`)."""
         return False
 
     def room(self, now_ms: int) -> int:

@@ -272,7 +272,7 @@ class ScheduledLimiter(VirtualSchedule):
     # -- both
 
     def room_in_ms(self, size: int, now_ms: int, consumes: bool, alone: bool) -> int:  # noqa: ARG002 - kip13 needs all
-        """Return the time in ms until the schedule admits a request; other channels' places are not considered."""
+        """Return the time in ms until the schedule admits a request, without the channels that wait in the queue."""
         ahead_ms = self._fetch_ahead_ms if consumes else self._burst_ms
         return max(0, ceil(self._paid_ms - ahead_ms - now_ms))
 

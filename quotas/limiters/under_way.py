@@ -56,8 +56,9 @@ class FetchesUnderWay:
     Attributes:
         exposed: the exposed bytes of all: those that the responses may bring beyond what the Fetches were charged.
         flows: their channels' flows, the oldest Fetch first.
-        resting: the flows of channels that were muted because more Fetches were to be at brokers than have room.
-        crowded_until_ms: the time at which this crowd of Fetches is taken to end; in the past without one.
+        resting: the flows of channels that send no Fetch for a while, since there is no room for the Fetches of all.
+        crowded_until_ms: until when the Fetches are taken to be a crowd, more than have room; in the past if they are
+            not.
 
     >>> fetches, flow = FetchesUnderWay(0), Flow()
     >>> fetches.configure(2000.0, 1000)  # bytes per ms
@@ -140,12 +141,12 @@ class FetchesUnderWay:
         return min(expected, max(self._quantum // (waiting + 1), self._largest))
 
     def expose_paid(self, rate: float, now_ms: int, returned_ms: int) -> None:
-        """Move the part of each Fetch's charge that time has paid for to its exposed bytes, since they may still come.
+        """Count the paid part of each Fetch's charge as exposed: it does not delay others any more, but may still come.
 
         Args:
             rate: in bytes per ms.
             now_ms: the current time.
-            returned_ms: all charges that were given back to the schedule so far, in ms at the rate.
+            returned_ms: the sum of all charges that the schedule has given back since it began, in ms at the rate.
         """
         for flow in self.flows:
             left_ms = flow.until_ms + 1 - (returned_ms - flow.returned_ms) - now_ms  # its end is rounded down

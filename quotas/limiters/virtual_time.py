@@ -111,10 +111,12 @@ class WouldWait(Protocol):
 
 @dataclass(slots=True, eq=False)
 class BudgetTime:
-    """The lag of one budget: how far its time, which includes the predicted waits, is ahead of real time.
+    """The time of one budget, to which predicted waits are added; its *lag* is how far it is ahead of real time.
+
+    In a *round* each connection charges the budget at most once: a second charge begins the next round.
 
     Attributes:
-        lag_ms: the time that has passed for the budget beyond real time.
+        lag_ms: the lag: the sum of the added waits.
         backlog: the bytes that clients would have left to send with enforcement; None before the first request.
         charged_last: the connection of the last charge.
     """
@@ -130,9 +132,9 @@ class BudgetTime:
     _before_ms: int = 0
 
     def turn(self, last: int, now_ms: int) -> int:
-        """Return the round in which a connection charges the budget; each has at most one charge of a connection.
+        """Return the number of the round in which a connection charges the budget now.
 
-        A connection that has already charged in the present round begins a new one.
+        If it has already charged in the present round, a new round begins.
 
         Args:
             last: the round of the connection's last charge; -1 for none.
@@ -144,7 +146,9 @@ class BudgetTime:
         return self._round
 
     def behind_ms(self, lag_ms: int) -> int:
-        """Return how long in ms a connection waits because others have added to the lag since its last charge.
+        """Return how long in ms a connection waits for others: by how much the lag has grown since its last charge.
+
+        Growth before the last two rounds is not counted.
 
         Args:
             lag_ms: the budget's lag after the connection's last charge.
@@ -171,8 +175,8 @@ class ConnectionTime:
         waited_ms: how long it would have been held and muted, in its own time (real time plus lag).
         mute_ms_max: the longest mute that its group or session allows.
         waiting_for: the throttle of the last wait; None before the first.
-        told_ms: with enforcement, the sum of the times between the end of a mute that an empty Fetch response
-            reported, and the client's next Fetch; each counts with TOLD_MS_MAX at most.
+        told_ms: with enforcement, the total time from the end of each mute that an empty Fetch response reported to
+            the client's next Fetch; each such time counts with TOLD_MS_MAX at most.
 
     >>> connection = ConnectionTime()
     >>> connection.mute(1000, now_ms=0)
@@ -203,7 +207,11 @@ class ConnectionTime:
     _counted_lag_ms: int = 0
 
     def arrive(self, now_ms: int) -> None:
-        """Update the lag when a request arrives: with enforcement it would have been delayed until the mute ends."""
+        """Set `lag_ms` when a request arrives: how much later it would have arrived if quotas were enforced.
+
+        This is the lag of the earlier request for whose response the client has waited, or the rest of the predicted
+        mute if that is longer.
+        """
         self._arrived = True
         past, owed = self._past, len(self.owed)
         self._depth = max(owed, self._depth - _DEPTH_DECAY)
@@ -216,13 +224,18 @@ class ConnectionTime:
         self._seen_ms = now_ms
 
     def weigh(self, now_ms: int) -> None:
-        """Update the lag when a request is charged by its bytes; it arrives now, unless `arrive` was called for it."""
+        """Store the lag of a request that is charged by its bytes now, for the requests that follow its response.
+
+        If `arrive` was not called for this request, it is called first.
+        """
         if not self._arrived:
             self.arrive(now_ms)
         self._weighed(now_ms)
 
     def weigh_again(self, sent_ms: int, now_ms: int) -> None:
-        """Update the lag when a request is charged by its broker time, unless it was charged by its bytes before.
+        """Do the same as `weigh` for a request that is charged by its broker time.
+
+        No effect if it was charged by its bytes before.
 
         Args:
             sent_ms: when the request arrived.
@@ -232,7 +245,10 @@ class ConnectionTime:
             self._weighed(now_ms)
 
     def weigh_part(self, now_ms: int) -> None:
-        """Update the lag when a topic of a request is charged, unless the whole request was charged before."""
+        """Do the same as `weigh` for a request of which a topic is charged.
+
+        No effect if the whole request was charged before.
+        """
         if self._charged_ms == self._part_ms:
             self.arrive(now_ms)
             self._weighed(now_ms)
@@ -250,16 +266,17 @@ class ConnectionTime:
             self.settle(now_ms)
 
     def place(self, budget: BudgetTime) -> tuple[int, int, int] | None:
-        """Return the state of the connection's last charge at a budget; None before the first charge.
+        """Return the connection's last charge at a budget, as `take_place` has stored it; None before the first one.
 
         Returns:
-            The lag that the connection brings, the budget's lag after the last charge, and the round of that charge.
+            The lag that the budget would have because of this connection alone; the budget's lag after that charge; the
+            round of that charge.
         """
         found = self._places.get(budget)
         return None if found is None else (self.lag_ms + found[0], found[1], found[2])
 
     def take_place(self, budget: BudgetTime, turn: int) -> None:
-        """Store the state that `place` returns, after the connection has charged the budget in round `turn`."""
+        """Store a charge of the budget in round `turn`; `place` returns it at the next charge."""
         if not self._places:
             self._places = {}
         elif len(self._places) >= _PLACES_MAX and budget not in self._places:
@@ -276,8 +293,8 @@ class ConnectionTime:
         """Add a wait of `ms` before a request passes, to the lag and to `waited_ms`.
 
         Args:
-            mute_ms: if the last mute ended at most this long before the request, it would have lasted until the
-                request: the time in between is counted as well.
+            mute_ms: the time from the end of the last mute to this request is added to `waited_ms` too, unless it is
+                longer than this: with enforcement that mute would have lasted until the request.
         """
         self.waited_ms += ms
         self.lag_ms += ms
@@ -309,7 +326,10 @@ class ConnectionTime:
             self._uncounted[throttle] = self._uncounted.get(throttle, 0) + ms
 
     def settle(self, now_ms: int) -> None:
-        """Add the counted waits to the throttles' counters, scaled to the real time since the last call."""
+        """Add the counted waits to the throttles' counters.
+
+        They are reduced so that their sum is at most the real time since the last call.
+        """
         elapsed_ms = now_ms - self._counted_ms
         whole_ms = max(elapsed_ms + self.lag_ms - self._counted_lag_ms, 1)
         waited_ms = max(sum(self._uncounted.values()), whole_ms)

@@ -199,8 +199,9 @@ class Budgets:
         return lessee.report(now_ms) if lessee.due(now_ms) else None
 
     def take(self, grants: Grants, now_ms: int) -> bool:
-        """Apply the lessor's grants to the limiters; returns False if they do not belong to the session, and are
-        ignored.
+        """Apply the lessor's grants to the limiters.
+
+        Returns False if the grants were ignored, because they do not belong to the open session.
         """
         lessee = self._lessee
         if not lessee.take(grants, now_ms):

@@ -36,7 +36,7 @@ class LeaseTerms:
     Args:
         period_ms: the longest time between two reports.
         lessees_max: how many lessees share a quota; each has 1 / lessees_max of it while none has a demand for it.
-        never_lent: the share of each budget (0 to 1) that no lessee gets: processes that begin use it.
+        never_lent: the share of each quota (0 to 1) that is not leased; new processes use it before their first lease.
 
     >>> terms = LeaseTerms(15_000, 1000, 8)
     >>> terms.equal, terms.least, terms.slack_ms
@@ -66,14 +66,14 @@ class LeaseTerms:
 
     @cached_property
     def slack_ms(self) -> int:
-        """The time by which a lease ends earlier at the lessee: each clock may deviate by 1 % of a lease."""
+        """By how many ms a lease ends earlier at the lessee than at the lessor: each clock may deviate by 1 %."""
         return self.lease_ms // 50 + 10
 
     def lasting_ms(self, tenure_ms: int) -> int:
-        """Return how long in ms the leases of a holder may last after it was last confirmed as the holder.
+        """Return for how many ms leases may still last after a fleet's holder was last confirmed as the holder.
 
         Args:
-            tenure_ms: how long it acts as the holder after a confirmation, and may grant further leases.
+            tenure_ms: for how many ms after a confirmation the holder may grant further leases.
 
         >>> LeaseTerms(15_000, 1000, 8).lasting_ms(5000)
         20310
@@ -125,7 +125,7 @@ class Grants(NamedTuple):
     """A lessor's message to a lessee.
 
     Args:
-        run: identifies this run of the lessor's process.
+        run: a number that identifies the lessor's process, from its start to its end.
         session: the session to which it belongs; a number above 0.
         version: counts the grants of a session, without gaps.
         number: the number of the last report that has arrived; the lease begins at the time when that was sent.

@@ -30,7 +30,7 @@ class Lessee:
     """The shares of quotas that one process has leased from its lessor, and may use now.
 
     Args:
-        name: identifies this run of this process.
+        name: identifies this process, from its start to its end.
         cut_off: the share of each key without a lease, once it has had one; None: the equal share.
         first: the share of each key before the first lease, and while the lessor's process may have ended; None: the
             least share.
@@ -77,8 +77,9 @@ class Lessee:
 
     @property
     def usable_until_ms(self) -> int:
-        """The time until which shares may be used without reading them again: the end of the lease or, if that is
-        earlier, of the time that `live` allows.
+        """The time until which a share need not be read again.
+
+        It is the end of the lease, or the time until which `live` lets the shares be used, if that is earlier.
         """
         return int(min(self._until_ms, self._live_until_ms))
 
@@ -155,7 +156,7 @@ class Lessee:
         )
 
     def take(self, grants: Grants, now_ms: int) -> bool:
-        """Take the lessor's grants; returns False if they do not belong to the open session, and are ignored.
+        """Take the lessor's grants; returns False if they were ignored, because they do not belong to the open session.
 
         The caller then sets the shares at its limiters, and calls `confirm`.
         """

@@ -195,7 +195,7 @@ class KeyShares:
         return changes
 
     def equalize(self, share: float, capacity: float) -> list[Change]:
-        """Return the changed shares to send now, so that all lessees get the same one (of the default key)."""
+        """Return the changed shares to send now, so that each lessee gets this `share`; used for the default key."""
         uppers = {lessee: self.upper(lessee) for lessee in self.parts}
         changes: list[Change] = [
             (lessee, share)
@@ -306,10 +306,10 @@ class Lessor:
     """Leases shares of quotas to lessees, so that these never use more than the capacity together.
 
     Args:
-        run: identifies this run of the lessor's process.
-        capacity: returns the share of a key (0 to 1) that may be leased; 1 for the holder of a fleet.
+        run: a number that identifies the lessor's process, from its start to its end.
+        capacity: returns which share (0 to 1) of a key's quota may be leased; always 1 at the holder of a fleet.
         learning_ms: the longest time for which no share is raised, since leases of predecessors may last.
-        awaited: the runs of the lessees to which predecessors may have leased; None if they are not known.
+        awaited: the lessees to which predecessors may have leased, by `LesseeId.run`; None if they are not known.
     """
 
     def __init__(
@@ -357,9 +357,10 @@ class Lessor:
         return self._known_ms(now_ms) < self._learning_until_ms
 
     def roster(self) -> tuple[int, frozenset[int] | None]:
-        """Return the roster: its number, and the runs of all lessees whose leases may last (None if not all are known).
+        """Return the roster: its number, and the `LesseeId.run` of each lessee whose lease may last.
 
-        It is to be stored for a successor of this lessor; its number grows with each change.
+        The second is None if not all such lessees are known. The roster is to be stored for a successor of this lessor;
+        its number grows with each change.
         """
         if self._awaited is None:
             return self._roster, None
@@ -454,8 +455,9 @@ class Lessor:
             self._changed.add(key)
 
     def pin(self, keys: frozenset[str] | set[str]) -> None:
-        """Set the keys that keep shares of their own without demand, as their capacity differs from the default
-        key's.
+        """Set the keys of which each lessee always has a share of its own.
+
+        The shares of other keys are released (`KeyShares.release`) once no lessee has had a demand for some time.
         """
         self._pinned = keys
         for key in keys:

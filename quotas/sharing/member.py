@@ -13,7 +13,7 @@ from quotas.sharing.lessor import Lessor
 
 
 class Member:
-    """A member of a fleet: leases shares of quotas from the fleet's holder, and leases them on to its workers.
+    """A member of a fleet: leases shares of quotas from the holder, the fleet's lessor, and leases them to its workers.
 
     Args:
         lessee: this member's leases from the holder.
@@ -28,7 +28,7 @@ class Member:
         self._lowered: set[str] = set()  # keys whose workers may be using more than the member's share
 
     def take(self, grants: Grants, now_ms: int) -> bool:
-        """Apply the holder's grants; returns False if they do not belong to the open session, and are ignored."""
+        """Apply the holder's grants; returns False if they are ignored, since they are not of the open session."""
         self._now_ms = now_ms
         taken = self.lessee.take(grants, now_ms)
         if taken and (grants.complete or grants.shares):  # most grants only renew the lease

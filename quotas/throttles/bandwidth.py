@@ -68,8 +68,9 @@ class Throttle(ClientThrottle):
             now_ms: monotonic.
 
         Returns:
-            ADMITTED; or throttle_ms: the request passes, the response has this throttle time, and the channel is muted
-            from now on; or hold_until_ms: do not read on, call again at that time (or earlier) with the same size; or
+            ADMITTED, or a decision with one of these:
+            throttle_ms: the request passes, the response has this throttle time, and the channel is muted from now on.
+            hold_until_ms: leave the payload unread; call again at that time (or earlier) with the same size.
             refused: the longest hold is over, and the request does not pass.
         """
         source = self._source
@@ -164,7 +165,7 @@ class Throttle(ClientThrottle):
         return decision
 
     def fetch_arrived(self, flow: Flow, now_ms: int) -> bool:
-        """Register a Fetch that is not decided on yet; returns whether it is limited (`limits`)."""
+        """Register a Fetch before it is decided on (`fetch`); returns whether an enforced quota limits it."""
         if self._version is not self._source.version:
             self._refresh(now_ms)
         if self._limiter is None:
@@ -221,7 +222,10 @@ class Throttle(ClientThrottle):
         return decision
 
     def delivered(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """Charge a response without a preceding `fetch`; returns as `fetched`. A Fetch under way is not affected."""
+        """Charge a response without a preceding `fetch`; the result is that of `fetched`.
+
+        A Fetch under way is not affected.
+        """
         if self._version is not self._source.version:
             self._refresh(now_ms)
         limiter = self._limiter

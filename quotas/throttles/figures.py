@@ -15,7 +15,8 @@ class QuotaView(NamedTuple):
     Counters begin with the process.
 
     Args:
-        type: Kafka's name: Produce, Fetch, ControllerMutation, Request; in waits also Topic, Connection, Replication.
+        type: Kafka's name of the kind: Produce, Fetch, ControllerMutation, Request; in the metric series of clients'
+            waits also Topic, Connection, Replication.
         byte_rate: the rate over the quota's windows, in the unit of its kind: bytes/s, partitions/s, percent for
             Request.
         quota: the limit; None for unlimited.
@@ -23,7 +24,8 @@ class QuotaView(NamedTuple):
         broker: the broker at which it is counted; GATEWAY for all brokers together.
         backlog_bytes: the bytes that the clients with this quota would have left to send if it were enforced and they
             kept their rate; 0 while quotas are enforced.
-        longest_wait_ms_total: in waits, the time in ms of the connection that has waited longest.
+        longest_wait_ms_total: in the metric series of clients' waits, how long in ms the connection has waited that
+            has waited longest; otherwise 0.
     """
 
     user: str

@@ -60,7 +60,7 @@ class MutationThrottle(ClientThrottle):
 
     @property
     def enforcing(self) -> bool:
-        """Whether decisions are enforced."""
+        """Whether mutations beyond the quota are rejected, or mute their channel; if False, they are only counted."""
         return self._quotas.source.enforcing
 
     def limits(self, now_ms: int) -> bool:

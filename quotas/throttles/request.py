@@ -83,7 +83,7 @@ class RequestThrottle(ClientThrottle):
 
     @property
     def enforcing(self) -> bool:
-        """Whether decisions are enforced."""
+        """Whether the request quota mutes channels; if False, it is only measured."""
         return self._source.enforcing
 
     def limits(self, now_ms: int) -> bool:
@@ -98,8 +98,8 @@ class RequestThrottle(ClientThrottle):
         Args:
             spent_us: the request's time, in microseconds.
             now_ms: monotonic.
-            muted_ms: the remaining time of the mute that the channel already has because of this quota, for
-                requests pipelined with this one.
+            muted_ms: for how many ms this quota already mutes the channel; above 0 only for a request that was sent
+                before that mute began.
         """
         source = self._source
         if self._version is not source.version or (
@@ -171,7 +171,7 @@ class RequestQuotas:
         self._limiting: tuple[object, bool] = (None, False)
 
     def limiting(self) -> bool:
-        """Whether any request quota is in force."""
+        """Whether any request quota is in force; False while enforcement is switched off (SIGUSR1)."""
         version, found = self._limiting
         if version is not self.source.version:
             found = self.source.definitions.has(REQUEST_PERCENTAGE) and not self.source.relaying

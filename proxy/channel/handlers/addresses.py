@@ -122,7 +122,7 @@ def examine_request(
     """Examine a Metadata request that may auto-create topics; over the quota, it is changed so that it does not.
 
     Returns:
-        What its response is to be examined for; None if it is not examined; an order if the request is incomplete.
+        The state for examining its response; None if that is not examined; an `Order` if more must arrive first.
     """
     state = direction.state
     quotas = state.engine.mutations
@@ -277,7 +277,10 @@ def _owe(direction: ChannelDirection, head: RequestHead, owed: Owed | None) -> i
 def metadata_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Handle a Metadata request; its response is rewritten in a gateway, and examined if it may show created topics."""
+    """Handle a Metadata request; its response is rewritten in a gateway, and examined if it may show created topics.
+
+    Returns 0 to forward the request, or an `Order`.
+    """
     awaited = examine_request(direction, buf, pos, end, body, head, now_ms)
     if awaited is None:
         return _owe(direction, head, _METADATA)
@@ -296,7 +299,10 @@ def rewritten_request(
     head: RequestHead,
     _now_ms: int,
 ) -> int:
-    """Handle FindCoordinator, DescribeCluster or DescribeQuorum; the response is rewritten in a gateway."""
+    """Handle a FindCoordinator, DescribeCluster or DescribeQuorum request.
+
+    In a gateway, register that the addresses in its response are to be rewritten. Returns 0: the request is forwarded.
+    """
     _, key, version, _, _ = head
     without = key == api.DESCRIBE_QUORUM and version < addresses.ENDPOINTS_SINCE  # any address
     return _owe(direction, head, None if without else _REWRITTEN[key])
@@ -308,6 +314,7 @@ def api_versions_request(
     """Handle ApiVersions: note the client's software, and limit the versions in the response (also in a sidecar).
 
     A client asks again in version 0, which has no software, if its broker does not know the first request's version.
+    Returns 0: the request is forwarded.
     """
     library = api_versions.software(buf, body, min(end, pos + 4 + head[0]), head[2])
     if library:
@@ -328,7 +335,10 @@ _CONFIGS: Final = Rewritten(api.DESCRIBE_CONFIGS, addresses.configs_without_addr
 def configs_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Handle DescribeConfigs; a gateway removes the addresses from the response if it is about a broker."""
+    """Handle DescribeConfigs; a gateway removes the addresses from the response if it is about a broker.
+
+    Returns 0 to forward the request, or an `Order`.
+    """
     length, key, version, correlation_id, _ = head
     owed = None
     if direction.state.settings.address_map is not None:

@@ -17,7 +17,10 @@ from proxy.channel.settings import ANONYMOUS
 def request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Handle a request of the quota API: give it to the shell for a response, or forward it to the broker."""
+    """Handle a request of the quota API: give it to the shell for a response, or forward it to the broker.
+
+    Returns 0 to forward the request, or an `Order`.
+    """
     length, key, version, correlation_id, _ = head
     state = direction.state
     settings = state.settings

@@ -109,7 +109,10 @@ def _unlimited_response(identity: Identity) -> Owed:
 def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Handle a Fetch: forward it with reduced limits and the broker's session epoch, or respond locally and mute."""
+    """Handle a Fetch: forward it with reduced limits and the broker's session epoch, or respond locally and mute.
+
+    Returns 0 to forward the request, or an `Order`.
+    """
     length, _, version, correlation_id, _ = head
     if version > MAX_VERSION[FETCH] or version < 0:
         raise PeerError("unsupported_version", f"Fetch version {version}")

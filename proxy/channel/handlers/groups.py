@@ -16,7 +16,10 @@ from proxy.channel.direction import Buffer, ChannelDirection, skip_header_tags
 def request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Handle a group request: note the session timeout of a JoinGroup, which limits mutes, and forward it."""
+    """Handle a group request: note the session timeout of a JoinGroup, which limits mutes, and forward it.
+
+    Returns 0 to forward the request, or an `Order`.
+    """
     length, key, version, correlation_id, _ = head
     timeout_ms = 0  # only JoinGroup contains one; the other requests must not shorten it
     if key == JOIN_GROUP:

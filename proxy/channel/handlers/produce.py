@@ -66,7 +66,7 @@ class _Produced(Owed):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
     ) -> int:
-        """Put the rest of the throttle time, and the addresses for clients, into the response."""
+        """Put the remaining time of the mute, and the addresses for clients, into the response."""
         frame_end = pos + direction.frame_bytes
         if frame_end > end:
             direction.whole(end - pos, direction.frame_bytes - 4, RESPONSE_BYTES_MAX[PRODUCE])
@@ -102,7 +102,10 @@ NOT_MUTED: Final = _Produced(0)
 def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Handle a Produce: charge and forward it, hold it, or refuse it. With acks=0 no response is owed."""
+    """Handle a Produce: charge and forward it, hold it, or refuse it. With acks=0 no response is owed.
+
+    Returns 0 to forward the request, or an `Order`.
+    """
     length, _, version, correlation_id, _ = head
     zeros = acks = -2
     if _FLEXIBLE_SINCE <= version <= _VERSION_MAX and end >= body + 4 <= pos + 4 + length:

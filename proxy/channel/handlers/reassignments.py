@@ -95,7 +95,10 @@ class _AlterResponse(Owed):
 def alter_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Handle AlterPartitionReassignments: give it to the shell, which returns the request for the broker."""
+    """Handle AlterPartitionReassignments: give it to the shell, which returns the request for the broker.
+
+    Returns 0 to forward the request, or an `Order`.
+    """
     length, key, version, correlation_id, _ = head
     state = direction.state
     settings = state.settings
@@ -118,7 +121,10 @@ def alter_request(
 def list_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Handle ListPartitionReassignments: forward it in version 0; whole reassignments are put into the response."""
+    """Handle ListPartitionReassignments: forward it in version 0; whole reassignments are put into the response.
+
+    Returns 0 to forward the request, or an `Order`.
+    """
     length, _, version, correlation_id, _ = head
     state = direction.state
     if state.settings.reassignments is None:

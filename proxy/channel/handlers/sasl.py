@@ -133,7 +133,10 @@ class _BareTokenResponse(_ExchangeStep):
 def handshake_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Handle SaslHandshake: begin an exchange with its mechanism, and forward it."""
+    """Handle SaslHandshake: begin an exchange with its mechanism, and forward it.
+
+    Returns 0 to forward the request, or an `Order`.
+    """
     if not _whole(direction, end - pos, head):
         return direction.verdict.order
     length, _, version, correlation_id, _ = head
@@ -147,7 +150,10 @@ def handshake_request(
 def authenticate_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Handle SaslAuthenticate: read the user's name from its token, if a handshake came before, and forward it."""
+    """Handle SaslAuthenticate: read the user's name from its token, if a handshake came before, and forward it.
+
+    Returns 0 to forward the request, or an `Order`.
+    """
     if not _whole(direction, end - pos, head):
         return direction.verdict.order
     length, _, version, correlation_id, _ = head

@@ -97,7 +97,10 @@ class _ShareResponse(Owed):
 def fetch_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Handle a ShareFetch: forward it with reduced limits, forward it without requesting records, or hold it."""
+    """Handle a ShareFetch: forward it with reduced limits, forward it without requesting records, or hold it.
+
+    Returns 0 to forward the request, or an `Order`.
+    """
     check_version(head, _VERSION_MIN)
     state: ChannelState = direction.state
     state.uses_share_fetch = True
@@ -144,7 +147,10 @@ def acknowledge_request(
     head: RequestHead,
     _now_ms: int,
 ) -> int:
-    """Handle a ShareAcknowledge: forward it; its response is not charged."""
+    """Handle a ShareAcknowledge: forward it; its response is not charged.
+
+    Returns 0: the request is forwarded.
+    """
     check_version(head, _VERSION_MIN)
     direction.state.uses_share_fetch = True
     return _owe(direction.state, head, may_acquire=False)

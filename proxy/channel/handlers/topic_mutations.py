@@ -209,7 +209,10 @@ class _ChargedMutation(Owed):
 def request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Handle CreateTopics, CreatePartitions or DeleteTopics: charge it, and forward the topics within the quota."""
+    """Handle CreateTopics, CreatePartitions or DeleteTopics: charge it, and forward the topics within the quota.
+
+    Returns 0 to forward the request, or an `Order`.
+    """
     length, key, version, correlation_id, _ = head
     state = direction.state
     identity = state.identity
