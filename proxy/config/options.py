@@ -271,7 +271,7 @@ class ListenerOptions(Options, frozen=True):
         return Address(self.advertised_host, self.advertised_first_broker_port + broker_id)
 
     def without_port(self, brokers: Iterable[int]) -> list[int]:
-        """Return the ids among these for which there is no port, sorted; always none for a sidecar."""
+        """Return those of the given broker ids that have no port, sorted; empty for a sidecar."""
         return [] if self.sidecar else sorted(broker for broker in brokers if broker > self.broker_id_max)
 
     def port_problem(self, missing: Sequence[int]) -> str:

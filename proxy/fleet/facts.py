@@ -128,7 +128,7 @@ class Disagreements:
     def observe(self, view: View, now_ms: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Compare the members in a view of the holder.
 
-        Returns: the disagreements that begin with it, and those that have ended; as in `lasting`.
+        Returns: the disagreements that have begun, and those that have ended; both in the form of `lasting`.
         """
         self._said = {
             (member.lessee, fact): self._since_when(member.lessee, fact, value, now_ms)

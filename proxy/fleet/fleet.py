@@ -111,7 +111,7 @@ class Fleet:
 
     @property
     def tenure(self) -> int:
-        """How often this member has become the holder, if it is the holder now; else 0. Safe in any thread."""
+        """The number of this member's present time as the holder, counted from 1; 0 if it is not. Thread-safe."""
         return self._port.tenure
 
     async def ask(self, content: bytes, seconds: float) -> bytes:

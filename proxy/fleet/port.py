@@ -397,7 +397,7 @@ class HolderPort:
 
     @property
     def tenure(self) -> int:
-        """How often this process has become the holder, if it is the holder now; else 0. Safe in any thread."""
+        """The number of this process's present time as the holder, counted from 1; 0 if it is not. Thread-safe."""
         over = self._tenure_ms is not None and self._now_ms() >= self._confirmed_ms + self._tenure_ms
         return 0 if self.lessor is None or over else self._tenures
 

@@ -139,7 +139,7 @@ class Ledger:
             del self._by_address[accounts.address]
 
     def changed(self, account: Account, accounts: "_AddressAccounts", before: int, after: int) -> None:
-        """Apply an account's change, and close connections over a bound (called by the account)."""
+        """Count that an account has changed from `before` to `after` bytes, and close connections over a bound."""
         accounts.sizes.move(account, before, after)
         address_before = accounts.bytes
         accounts.bytes = address_after = address_before + after - before

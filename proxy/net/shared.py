@@ -106,7 +106,7 @@ class Hangups:
         loop.add_reader(self._epoll.fileno(), self._on_events)
 
     def watch(self, fd: int, gone: Callable[[bool], None]) -> None:
-        """Call `gone(reset)` once, when the peer of `fd` closes; `reset`: it does not read responses either."""
+        """Call `gone(reset)` once, when the peer of `fd` closes; `reset`: True if it does not read responses either."""
         self._callbacks[fd] = gone
         self._epoll.register(fd, select.EPOLLRDHUP)
 

@@ -97,7 +97,7 @@ class TopicsNamed(Message):
 
 
 class Moves(Message):
-    """Changed reassignments that Sluice executes in steps, by partition, as clients see them; None: it has ended."""
+    """The changed reassignments in steps, by partition, as clients see them; None for one that has ended."""
 
     changes: Mapping[Partition, ShownMove | None]
 
