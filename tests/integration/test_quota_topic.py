@@ -108,7 +108,7 @@ def test_quotas_as_code_and_the_check_work_on_the_topic(topic: Topic, tmp_path: 
     assert f"kept in topic {topic.name}" in printed
     usable = f"topic {topic.name}: can be read and written"
     assert usable in printed
-    assert json.loads(sluice(*checks, "--format", "json"))["topics"] == [usable]
+    assert usable in json.loads(sluice(*checks, "--format", "json"))["topics"]
 
 
 def test_acknowledged_alterations_survive_kills(topic: Topic) -> None:
