@@ -112,7 +112,7 @@ class Enforcement:
         tell: called with each event.
 
     Attributes:
-        on: the switch's position. If it is on, quotas are still not enforced in the mode `observe`.
+        on: whether enforcement is switched on; even then the mode `observe` enforces no quotas.
         switched: the last switch; None if there was none.
         problem: why the position is not kept over a restart; "" if it is, or if it was never switched.
     """

@@ -306,7 +306,7 @@ async def start_client(client: Any) -> None:
 
 
 async def stop_client(*closers: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Close an aiokafka client, each part for two seconds at most, so that a broker that does not respond is left.
+    """Close an aiokafka client; a part that has not closed after two seconds, as without a broker, is abandoned.
 
     Args:
         closers: the functions that close the client's parts, in this order; their errors are ignored.

@@ -111,12 +111,12 @@ class TopicLog:
         thread: the thread in which the log runs.
         access: brokers, login and TLS of the topic's cluster.
         spec: the name of the topic and its required properties.
-        committed: whether the records are those of transactions, which `proxy.topics.writers` appends: only committed
-            ones are read, and this log appends nothing.
+        committed: whether records are appended in transactions, by `proxy.topics.writers`. Then only committed records
+            are read, and this log cannot append any.
 
     Attributes:
         inbox: the queue of the portions that were read.
-        problem: why the log cannot be read; None if it can, and before the first session has ended or read records.
+        problem: why the topic cannot be read; None if it can, or while `tried` is False.
         tried: whether the first session has read records or failed. Any thread may ask.
         wanted: called in the log's thread with each record; a record for which it returns False is counted, but not
             delivered. None: all records are delivered. Any thread may set it.

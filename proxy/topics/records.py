@@ -23,7 +23,7 @@ class Record(NamedTuple):
 
     Attributes:
         value: None for a tombstone.
-        mark: the value of its header `sluice-signature`, which is stamp and signature; empty without the header.
+        mark: the value of its header `sluice-signature`: a time in µs and the signature; empty without the header.
         offset: the offset of a record that was read; -1 for a record that is to be appended.
     """
 
@@ -38,8 +38,8 @@ class Portion(NamedTuple):
 
     Attributes:
         next_offset: the offset after these records.
-        begins: whether these are the topic's first records, at the first reading or when all is read again. Then what
-            was read earlier is to be replaced once a `complete` portion has arrived.
+        begins: whether these are the topic's first records. If the topic was read before, it is now read again: once a
+            `complete` portion has arrived, these and later records replace all that were read before.
         complete: whether all records that existed when reading began are now read; True for all later portions too.
         topic_id: the topic's id, 16 bytes.
         dropped: the number of records in this range of offsets that `TopicLog.wanted` has left out.
@@ -134,7 +134,7 @@ _PRUNED_AT: Final = 1024  # marks
 
 
 class Seal:
-    """Signs and verifies the records of one topic.
+    """Signs and verifies the records of one topic. The signature includes a stamp: a time in µs that orders records.
 
     Args:
         secret: the fleet's secret.
@@ -158,7 +158,7 @@ class Seal:
         return record._replace(mark=mark)
 
     def stamp_of(self, record: Record, topic_id: bytes) -> int | None:
-        """Return the stamp of a record with a valid signature; None if it has none for this secret, topic and id."""
+        """Return the record's stamp; None without a signature that is valid for this secret, topic and topic id."""
         mark = record.mark
         if len(mark) != MARK_BYTES:
             return None
@@ -170,16 +170,16 @@ class Seal:
 
 
 class Stamps:
-    """Finds signed records that are replayed, and gives new records their stamps, for one topic in one process.
+    """Creates the stamps of new records, and detects replays: copies of signed records that a client appends again.
 
-    A stamp is a time in microseconds since the epoch that grows with each record.
+    A stamp is a time in microseconds since the epoch that grows with each record of a topic.
 
     Args:
-        late_us: how far a record's stamp may be below the greatest one read, since several processes append. 0: it
-            must be above it, as with a single writer.
+        late_us: how far a stamp may be below the greatest one that was read, in µs; more than 0 if several processes
+            append at once. 0, for a single writer: each stamp must be above all earlier ones.
 
     Attributes:
-        of_keys: the last stamp of each key that is not older than `late_us`.
+        of_keys: by key, the last stamp that was read; stamps too old by `late_us` may be left out. Empty if it is 0.
 
     >>> stamps = Stamps(late_us=10)
     >>> stamps.accepts(b"k", 100), stamps.accepts(b"k", 100), stamps.accepts(b"l", 90), stamps.accepts(b"m", 89)
@@ -202,7 +202,7 @@ class Stamps:
         self._prune_at = _PRUNED_AT
 
     def next(self, now_us: int) -> int:
-        """Return the stamp for a new record: the time `now_us`, or more if a stamp of that time is known already."""
+        """Return the stamp for a new record: `now_us`, or one more than the greatest known stamp if that is later."""
         self._newest = min(_STAMPS_MAX, max(now_us, self._newest + 1))
         return self._newest
 

@@ -56,8 +56,7 @@ class KnownBrokers(NamedTuple):
 class BrokerMap:
     """The addresses of a cluster's brokers by id, and which brokers are alive.
 
-    `address_map` may be called in another thread, for a large response: each loop over all addresses first copies them
-    in one step.
+    `address_map` may be called in another thread, for a large response, while other methods run.
 
     Attributes:
         changed: whether an address was learned since the map was last written to disk.
@@ -133,10 +132,10 @@ class BrokerMap:
         return self._addresses
 
     def targets(self) -> list[tuple[str, int]]:
-        """Return the addresses to try, one after the other, until a broker responds to a request of Sluice's own.
+        """Return addresses for a request of Sluice's own, in the order in which to try them.
 
-        First the configured ones, then those of at most 16 known brokers, different ones at each call, since each
-        attempt may take long to fail.
+        These are the configured addresses, then those of at most 16 known brokers, as each attempt may take long to
+        fail. If more are known, each call chooses the next 16.
         """
         known = list(self._addresses.values())
         if len(known) > _TARGETS_MAX:
@@ -151,7 +150,7 @@ class BrokerMap:
     ) -> tuple[int, tuple[str, int] | None]:
         """Return the id and the address of the broker to connect to; None as the address if it is not known.
 
-        The id is ANY_BROKER if only a configured address without an id is left.
+        If no known broker is left, the address is a configured one, and the id is ANY_BROKER.
 
         Args:
             broker: the broker's id; ANY_BROKER for the next live broker in turn.
@@ -183,10 +182,10 @@ class BrokerMap:
     def address_map(
         self, listener: ListenerOptions, broker: int, host: str, port: int
     ) -> tuple[str, int] | None:
-        """Return the gateway's address that replaces a broker's in responses to clients; None if it has no port.
+        """Return the gateway's address that replaces a broker's address in responses to clients.
 
-        The broker's own address, `host` and `port` of the response, is stored. A negative id, which Kafka uses for "no
-        broker", keeps its host and port.
+        None: the listener has no port for this broker. The broker's own address, `host` and `port`, is stored. A
+        negative id means "no broker" in Kafka; then `host` and `port` are returned unchanged.
         """
         if broker < 0:
             return host, port  # "no such broker", such as for a missing coordinator

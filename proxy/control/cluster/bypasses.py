@@ -40,7 +40,7 @@ class Advertised:
         client: connects to the brokers.
 
     Attributes:
-        problem: which brokers advertise a wrong address; "" if none is known to.
+        problem: which brokers are known to advertise a wrong address; "" if there are none.
         unknown: by broker id, why its advertised address is not known yet.
     """
 
@@ -129,7 +129,7 @@ _ASK_AGAIN_SECONDS: Final = 10.0
 
 
 def own_things(config: Config) -> list[str]:
-    """Return the topics and the group that Sluice has at the brokers by this configuration, such as "topic quotas"."""
+    """Return the names of Sluice's own topics and group in a cluster, such as "topic quotas"; empty if it has none."""
     quotas, fleet, found = config.quotas, config.fleet, list[str]()
     if quotas.store == "topic":
         found += [f"topic {name}" for name in (quotas.topic, quotas.audit_topic) if name]
@@ -141,7 +141,7 @@ def own_things(config: Config) -> list[str]:
 
 
 def warning_of(things: list[str]) -> str:
-    """Return the warning for brokers without an authorizer, at which Sluice has these topics and the group."""
+    """Return the warning that every client can write to these topics and groups, as the brokers have no authorizer."""
     return (
         f"the brokers have no authorizer: every client that reaches them can take over or destroy {', '.join(things)}; "
         "set authorizer.class.name at the brokers, and let only Sluice's own user at these (docs/security.md)"

@@ -42,7 +42,7 @@ class Poller:
 
     Attributes:
         problem: why clients cannot be connected to the cluster now; "" if they can.
-        states: which brokers do not respond, for events when one is lost or back.
+        states: stores which brokers do not respond, and makes an event when one is lost or back.
     """
 
     def __init__(

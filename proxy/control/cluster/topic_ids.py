@@ -53,9 +53,10 @@ class TopicIds:
         names.wake = self._wanted.set
 
     async def run(self) -> None:
-        """Look up unknown ids when traffic contains them, and the ids of topics with quotas every minute.
+        """Look up the ids and names of topics, until cancelled by the application.
 
-        So such a topic is charged from its first bytes on. Runs until cancelled by the application.
+        Unknown ids in requests are looked up soon, the ids of topics with quotas every minute. So already the first
+        bytes of a topic with a quota count against it.
         """
         self._wanted.set()
         while True:
@@ -69,7 +70,8 @@ class TopicIds:
     async def ask(self) -> bool:
         """Look up all wanted ids and topics once, in one request to a broker.
 
-        Returns: whether ids of traffic were wanted; then `run` pauses, so that a client cannot cause more requests.
+        Returns: True if a request of a client contained an unknown id, or if no broker responded; then `run` pauses
+        before the next look-up. False otherwise.
         """
         wanted = self._names.take_wanted(self._now_ms())
         limited = self._names.take_limited()

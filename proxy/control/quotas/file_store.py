@@ -55,7 +55,7 @@ class FileStore(QuotaStore):
         settings: `[quotas]`.
         quota_text: `[[quota]]` tables from the command line; they override the file's, and cannot be altered.
         config_path: the configuration file, for error messages; None without one.
-        in_fleet: whether other members of a fleet have files of their own, so that none is altered here.
+        in_fleet: whether this process is a member of a fleet; `alter` is then refused, as each member has its own file.
 
     Raises:
         ConfigError: the file cannot be read, or a definition is invalid.

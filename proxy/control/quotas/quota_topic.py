@@ -76,10 +76,11 @@ class QuotaTopic:
         service: QuotaService,
         once: Callable[[str, Coroutine[Any, Any, object]], object],
     ) -> None:
-        """From now on, have records applied by the service's thread as soon as they are read from the topic.
+        """Make the service's thread apply records as soon as they are read from the topic.
 
         Args:
-            once: runs a coroutine in the background, under a name.
+            loop: the event loop, on which `once` is called.
+            once: starts a coroutine in the background, under a name.
         """
         self._service = service
 
@@ -107,7 +108,7 @@ class QuotaTopic:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def save_snapshots(self) -> None:
-        """Call the store's `keep` and `save` at intervals, until cancelled: repair records and write the snapshot."""
+        """Repair the topic's records (`TopicStore.keep`) and write the snapshot at intervals, until cancelled."""
         while True:
             await asyncio.sleep(_SAVE_SECONDS)
             await self._change(self.store.keep)
@@ -229,7 +230,7 @@ def compacted_spec(topic: str) -> TopicSpec:
     """Return the properties that the quota topic and the topic of a reassignment journal must have.
 
     Batches are stored uncompressed, so that max.message.bytes also bounds what a reader has to unpack. Segments are
-    small and closed soon, since brokers only compact closed ones: then many records under few keys take little space.
+    small and closed soon, so that brokers, which only compact closed segments, soon remove old records of a key.
     """
     configs = {
         "max.message.bytes": str(_BATCH_BYTES_MAX + _FRAME_BYTES),

@@ -143,7 +143,7 @@ class Response(NamedTuple):
 class Described(bytearray):
     """The frame of a DescribeClientQuotas response, which equal requests of several connections share.
 
-    Unlike `bytes` this type supports weak references, so the frame is freed when it is written to all of them.
+    `Unread` has only a weak reference to it (`bytes` supports none), so it is freed when it is written to all of them.
     """
 
 
@@ -158,7 +158,8 @@ def handle_request(
 
     Args:
         store: the quotas, which are altered if the request asks for it.
-        unread: the responses that equal requests share; the caller passes the same object to each call.
+        unread: the DescribeClientQuotas responses that are not written yet, which equal requests get too. The caller
+            passes the same object to each call; None: no response is shared.
 
     Raises:
         WireError: the request is malformed.

@@ -89,9 +89,8 @@ def changes_of(
 class Changers:
     """Keeps the author of each entity's last change while records of the quota topic are applied.
 
-    A record that sets a limit names its author; a tombstone, which removes one, does not. So the author of this
-    process's own alteration is passed to `alters` while its records are applied. Where no author is known, the topic
-    itself is the author.
+    A record that sets a limit names its author; a tombstone, which removes a limit, does not. The author of a tombstone
+    is known only if this process has appended it: then `alters` was called. Otherwise the topic itself is the author.
 
     Args:
         topic: the name of the topic.
@@ -104,20 +103,20 @@ class Changers:
         self._authors: dict[Entity, Author] = {}
 
     def alters(self, author: Author | None, entities: Collection[Entity] = ()) -> None:
-        """Set the author of this process's own alteration, before its records are applied; None after that.
+        """Set the author of this process's own alteration, before its records are applied.
 
         Args:
-            author: who sent the alteration.
+            author: who sent the alteration; None: its records are applied, and the author is forgotten.
             entities: the entities that it changes.
         """
         self._own, self._entities = author, entities
 
     def read(self, entity: Entity, author: Author | None) -> None:
-        """Store the author of the record that is being applied, as the author of the entity's change.
+        """Store who has made an entity's change, before the record of the change is applied.
 
         Args:
-            author: the author that the record names; None: it names none, as a tombstone. Then it is the author of
-                this process's own alteration if that changes the entity; otherwise the author is unknown.
+            author: the author that the record names. None, as for a tombstone: the author passed to `alters` is stored
+                if that alteration changes the entity; otherwise none is stored.
         """
         if author is None and entity in self._entities:
             author = self._own
@@ -268,7 +267,7 @@ class QuotaStore(ABC):
                     self.tell(event)
 
     def replace(self, found: Definitions, changer: Changer | None = None) -> bool:
-        """Put exactly the quotas of `found` in force, which is emptied; return whether any limit differed.
+        """Put exactly the quotas of `found` in force; return whether any limit differed. `found` is empty afterwards.
 
         Args:
             changer: see `apply`.

@@ -105,12 +105,12 @@ class SnapshotError(Exception):
 
 
 class Place(Struct, frozen=True):
-    """The first line of a snapshot: of which topic it is, and up to which offset.
+    """The first line of a snapshot: its topic, and the offset up to which the topic's records are in it.
 
     Attributes:
         topic_id: the topic's id in hexadecimal digits.
         offset: the offset after the last record that the snapshot contains.
-        signed: whether the topic's records were signed; then unsigned records are not valid any more.
+        signed: whether the topic's records were signed; if so, later unsigned records are not valid.
         v: the version of the format.
     """
 
@@ -134,7 +134,7 @@ _TAIL: Final = Decoder(_Tail)
 
 
 class Snapshot:
-    """The file with the quotas as of an offset of the topic, used at a start while the topic cannot be read.
+    """The file with the quotas at one offset of the topic, which are used at a start while the topic cannot be read.
 
     Args:
         directory: its directory, which is created.
@@ -147,7 +147,7 @@ class Snapshot:
         """Replace the file by one with these quotas.
 
         Args:
-            place: up to which offset of the topic the quotas are.
+            place: the topic, and the offset up to which its records are in `entries`.
             entries: the entities with their limits.
 
         Raises:
@@ -156,7 +156,7 @@ class Snapshot:
         store(self.path, _lines(place, with_pauses(entries)), _MODE)
 
     def read(self, topic: str) -> tuple[Place, Definitions] | None:
-        """Return the offset and the quotas of the snapshot of this topic; None if there is no file.
+        """Return the snapshot's first line, with the offset, and its quotas; None if there is no file.
 
         Raises:
             SnapshotError: the file is damaged, or of another topic.
@@ -375,18 +375,18 @@ class TopicStore(QuotaStore):
     def drain(self) -> bool:
         """Apply the records that were read from the topic since the last call.
 
-        Returns: whether the quotas in force differ from those when this was last returned, for `QuotaService.change`.
+        Returns: whether quotas in force have changed since `drain`, `keep` or `use_snapshot` last returned.
         """
         self._drain()
         return self._differs()
 
     def keep(self) -> bool:
-        """Repair the topic's records, if needed and due; to be called every few seconds, only useful with a secret.
+        """Repair the topic's records, if that is due; to be called every few seconds. Without a secret it never is.
 
-        Unsigned records of an earlier version are appended again signed. Where an ignored record (unsigned or
+        Unsigned records of an earlier version are appended again with a signature. If an ignored record (unsigned or
         replayed) is the last one of its key, the value in force is appended again.
 
-        Returns: whether the quotas in force differ from those when this was last returned, for `QuotaService.change`.
+        Returns: as `drain`.
         """
         now = time.monotonic()
         if self._log.problem is not None or self._log.write_problem is not None or not self._complete:
@@ -406,11 +406,11 @@ class TopicStore(QuotaStore):
         return differs
 
     def use_snapshot(self) -> bool:
-        """Put the quotas of the snapshot in force, since the topic cannot be read; does so once at most.
+        """Put the quotas of the snapshot in force, as the topic cannot be read; only the first call has an effect.
 
-        Nothing is done if the topic has been read, or has another id than the snapshot's.
+        Nothing is done if the topic has been read, or if the snapshot is of another topic of this name.
 
-        Returns: whether the quotas in force differ from those when this was last returned, for `QuotaService.change`.
+        Returns: as `drain`.
         """
         found, self._found = self._found, None
         if found is None or self._complete:
@@ -430,11 +430,11 @@ class TopicStore(QuotaStore):
         return self.drain()
 
     def save(self) -> bool:
-        """Write the snapshot file, if quotas have changed since the last one and that is long enough ago.
+        """Write the snapshot file if quotas have changed since the last one, but not more often than every 30 s.
 
         A failed write is counted in `snapshots`, and logged the first time.
 
-        Returns: False, as this never changes quotas; so `QuotaService.change` can run it like `drain` and `keep`.
+        Returns: always False, for `QuotaService.change`: no quotas have changed.
         """
         now = time.monotonic()
         if self._snapshot is None or not self._complete or self.version == self._saved:

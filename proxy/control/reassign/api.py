@@ -77,7 +77,7 @@ class Planned(msgspec.Struct, frozen=True, array_like=True, tag=True):
         request: the caller's request.
         sent: the partitions and replicas that are sent to the broker; if empty, nothing is sent.
         journaled: whether any partition of the request is in the journal.
-        token: identifies the plan in `conclude`: its number at the fleet's holder, or the plan itself in this process.
+        token: what `conclude` needs: the plan itself, or its number if the fleet's holder has it (see `Decisions`).
     """
 
     request: AlterRequest
@@ -87,7 +87,10 @@ class Planned(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Decisions(Protocol):
-    """Validates and journals AlterPartitionReassignments requests, in this process or at the fleet's holder."""
+    """Validates and journals AlterPartitionReassignments requests, in this process or at the fleet's holder.
+
+    The holder is the one member that leads the fleet.
+    """
 
     async def plan(self, request: AlterRequest) -> Planned:
         """Validate a request, choose first steps and journal both; the first call for a request.
@@ -113,8 +116,8 @@ class LocalDecisions:
     Args:
         settings: returns the settings in force.
         wake: called when the journal has new or changed moves, to start the executor's next round.
-        conflict_wait_seconds_max: for how long a request may wait for the result of another one for the same
-            partition; for a topic that is just being created it is a second at most.
+        conflict_wait_seconds_max: for how long a request for a partition may wait while another request for it is
+            undecided. A request for an unknown topic waits for a second at most.
     """
 
     def __init__(
@@ -136,11 +139,9 @@ class LocalDecisions:
     async def plan(self, request: AlterRequest) -> Planned:
         """Read the cluster, validate the request, choose first steps and journal them.
 
-        It starts again if another process has appended to the journal meanwhile.
-
-        A controller handles requests one after the other. So a request that conflicts with an undecided one waits for a
-        while: the caller may be the same, after a lost connection. A controller also knows a topic before the brokers:
-        an unknown topic is looked up again, since it may just have been created.
+        If another process has appended to the journal meanwhile, it starts again. A request for a partition with an
+        undecided request waits for a while, as a caller that lost its connection may have sent both. A request for an
+        unknown topic waits too, as brokers know a new topic later than the controller.
         """
         by = f"{self._journal.process}/{next(self._request_numbers)}"
         loop = asyncio.get_running_loop()
@@ -229,7 +230,7 @@ _PLAN_DECODER: Final[msgspec.msgpack.Decoder[Planned | PermissionCheck]] = msgsp
 
 
 def plan_bytes(plan: object) -> bytes:
-    """Encode the plan of a `Forward` for the worker process that keeps it until the broker has responded."""
+    """Encode the plan of a `Forward`; a worker process keeps the bytes until the broker has responded."""
     return _PLAN_ENCODER.encode(plan)
 
 

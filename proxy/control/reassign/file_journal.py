@@ -365,7 +365,7 @@ def process_name() -> str:
 
 
 class FilePlace:
-    """The journal of one process in a directory that all proxies of a cluster share, with the lock of the executor.
+    """One process's access to a journal in a directory that all proxies of a cluster share, and to the executor's lock.
 
     Each process decides on its own callers' requests.
     """
@@ -376,7 +376,7 @@ class FilePlace:
         self.lock = LeaderLock(directory, self.process)
 
     def decisions(self, local: Decisions, _executes: Callable[[], bool], _journal: AsyncJournal) -> Decisions:
-        """Return `local`: any process may append to the journal."""
+        """Return `local`, as each process validates its callers' requests and appends them to the journal itself."""
         return local
 
     def start(self) -> None:

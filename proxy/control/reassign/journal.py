@@ -125,9 +125,9 @@ class Entry(Struct, frozen=True, tag_field="kind", tag="entry"):
         )
 
     def rejected(self) -> "Entry | None":
-        """Return the entry after the broker has rejected the request `asked`: as it was before the request.
+        """Return the entry as it was before the request `asked`, which the broker has rejected.
 
-        None: there was no entry before, so it is to be removed.
+        None: the request has created the entry, so the caller removes it.
         """
         return None if self.target is None else replace(self, asked=None)
 
@@ -135,7 +135,7 @@ class Entry(Struct, frozen=True, tag_field="kind", tag="entry"):
 class EndedTotals(NamedTuple):
     """The totals of the moves that have ended since the journal was last empty.
 
-    Added to the moves under way they give totals that do not shrink while moves end.
+    The progress of all moves is computed from these and the moves under way, so it does not shrink when a move ends.
 
     Attributes:
         done: the number of moves that have reached their target.
@@ -191,7 +191,8 @@ class Term(Struct, frozen=True, tag_field="kind", tag="term"):
     Attributes:
         number: the number of the term, one more than that of the term before.
         executor: the name of the process.
-        over: where earlier records are removed from the journal, the totals of ended moves up to here; otherwise None.
+        over: the totals of ended moves whose own records were removed from the journal before this record; None if no
+            records were removed here.
     """
 
     number: Number
@@ -315,8 +316,7 @@ class Leadership(Protocol):
     """Chooses the one process that executes moves. `take` blocks, so call it outside of the event loop.
 
     Attributes:
-        settle_ms: after a change of the executor, for how long a step that the earlier one has sent may still reach the
-            cluster.
+        settle_ms: for how long a step may still reach the cluster after another process has become the executor, in ms.
     """
 
     settle_ms: int

@@ -47,7 +47,7 @@ _NextStep: TypeAlias = Step | Finished | Waiting
 class Memory:
     """What `reconcile` keeps between rounds: since when states have lasted, and how often attempts have failed.
 
-    Times are in ms of this process's monotonic clock. All of it is lost with the process, which then waits again.
+    Times are in ms of this process's monotonic clock. A restarted process begins without it, so all waits begin again.
 
     Attributes:
         submitted_ms: by partition, the submitted step that is not done yet, and since when.
@@ -55,7 +55,7 @@ class Memory:
         dead_ms: by broker, since when it is not alive.
         gone_ms: by partition, since when it is not found in the cluster.
         asked_ms: by partition and request, since when the request is undecided.
-        unsettled_ms: by partition, since when its state in the cluster is one that no step explains.
+        unsettled_ms: by partition, since when its state in the cluster fits no step of its move.
         elections: by partition, how often a leader election of its step has had no effect.
         waited: `Batch.waited` of the last round.
         settled_ms: by partition, until when a late step of an earlier executor may still reach the cluster.
@@ -122,7 +122,7 @@ class Decision:
         cancels: the partitions whose reassignment is to be cancelled.
         elections: the partitions whose preferred leader is to be elected.
         in_flight: by partition, the earlier submitted steps that are not done and count against the limits.
-        waiting: the reason why each other move waits.
+        waiting: by partition, why no step of its move begins.
         lost: the brokers that have been dead for so long that moves do not wait for them.
     """
 

@@ -35,8 +35,8 @@ class Progress(NamedTuple):
         reason: why the move waits; "" if it does not.
         replicas_total: the number of replicas that the move adds.
         replicas_done: the number of those that are complete.
-        bytes_total: the size of the replicas that the move adds.
-        bytes_done: the bytes of them that have arrived.
+        bytes_total: the size of these replicas when complete, in bytes.
+        bytes_done: how many of these bytes have arrived.
     """
 
     entry: Entry
@@ -70,7 +70,7 @@ class Rate:
             self._samples.append((now_ms, {one.entry.key: one.bytes_done for one in moves}))
 
     def forget(self) -> None:
-        """Remove all samples, when this process has no sizes of replicas: without moves, or if another one executes."""
+        """Remove all samples; called when there are no moves, or another process executes them."""
         self._samples.clear()
 
     def per_second(self) -> float | None:

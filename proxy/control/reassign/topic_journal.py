@@ -74,9 +74,10 @@ Found: TypeAlias = TopicPartition | None
 def write_records(
     records: Sequence[Record], term: Term, totals: EndedTotals, sequence: int
 ) -> list[TopicRecord]:
-    """Encode the records of one append, with a last record for the term and the totals of ended moves after it.
+    """Encode the records of one append, and after them one record with the term and the totals of ended moves.
 
     Args:
+        totals: the totals of ended moves, including the moves that these records end.
         sequence: the journal's sequence before these records.
 
     Raises:
@@ -94,7 +95,7 @@ def write_records(
 
 
 def write_fence(process: str) -> TopicRecord:
-    """Encode the record that a process appends first, after it has fenced all earlier writers."""
+    """Encode the first record of a process that has become the only writer, as brokers refuse the appends of others."""
     return TopicRecord(FENCE, process.encode()[:_NAME_BYTES_MAX])
 
 
@@ -162,7 +163,10 @@ logger = logging.getLogger(__name__)
 
 
 class Fenced(Protocol):
-    """The topic's writer, as the journal uses it (`proxy.topics.writers`)."""
+    """The topic's writer, as the journal uses it (`proxy.topics.writers`).
+
+    To fence another writer is to make the brokers refuse its appends.
+    """
 
     @property
     def open(self) -> bool:
@@ -198,7 +202,7 @@ class TopicJournal:
         settle_ms: see `proxy.control.reassign.journal.Leadership`.
         records: counts the records that were read by result: "applied", "removed", "skipped", "damaged"; "unsigned" and
             "replayed" for those that are ignored for their signature.
-        fenced: how often this process was fenced by a client that is not a member of the fleet.
+        fenced: how often brokers refused this process's appends, as a client outside of the fleet has opened a writer.
     """
 
     settle_ms = SETTLE_MS
@@ -308,7 +312,9 @@ class TopicJournal:
         return bool(self._held_in) and self._held_in == self._tenure() and self._writer.open
 
     def take(self) -> bool:
-        """If this process is the fleet's holder, fence all earlier writers; returns whether it may execute now.
+        """Become the only writer if this process is the fleet's holder; returns whether it may execute now.
+
+        Brokers then refuse the appends of all earlier writers.
 
         Raises:
             JournalError: the topic cannot be used.

@@ -62,7 +62,7 @@ Number = Annotated[int, Meta(ge=0)]
 
 
 class Plan(Struct, tag="plan"):
-    """A member's question to the holder: plan this request (`Decisions.plan`).
+    """A member's question to the holder, which leads the fleet: plan this request (`Decisions.plan`).
 
     Args:
         request: the body of the AlterPartitionReassignments request.
@@ -72,7 +72,7 @@ class Plan(Struct, tag="plan"):
 
 
 class PlannedThere(Struct, tag="planned"):
-    """The holder's response to `Plan`: the request is journaled.
+    """The response to `Plan` of the holder, which leads the fleet: the request is journaled.
 
     Args:
         token: the number of the plan at the holder.
@@ -86,7 +86,7 @@ class PlannedThere(Struct, tag="planned"):
 
 
 class Conclude(Struct, tag="conclude"):
-    """A member's question to the holder: journal the broker's response (`Decisions.conclude`).
+    """A member's question to the holder, which leads the fleet: journal this response (`Decisions.conclude`).
 
     Args:
         token: the number of the plan at the holder.
@@ -98,10 +98,10 @@ class Conclude(Struct, tag="conclude"):
 
 
 class Concluded(Struct, tag="concluded"):
-    """The holder's response to `Conclude`.
+    """The response to `Conclude` of the holder, which leads the fleet.
 
     Args:
-        sequence: the sequence of the journal that has the result.
+        sequence: the number of the journal's last record, so that the member can wait until it has read the result.
         outcomes: the outcomes of the partitions, as the frame of an AlterPartitionReassignments response.
     """
 
@@ -110,7 +110,7 @@ class Concluded(Struct, tag="concluded"):
 
 
 class Refused(Struct, tag="refused"):
-    """The holder's response to a question that it cannot fulfil.
+    """The response of the holder, which leads the fleet, to a question that has failed.
 
     Args:
         cause: the index of the exception's class in _CAUSES.
@@ -143,7 +143,9 @@ class FleetMember(Protocol):
 
 
 class Forwarding:
-    """Decides on requests in this process while it executes moves; otherwise it forwards them to the fleet's holder.
+    """Decides on requests in this process while it executes moves; otherwise forwards them to the fleet's holder.
+
+    The holder is the one member that leads the fleet.
 
     Args:
         local: decides in this process.
@@ -228,12 +230,12 @@ class Forwarding:
 
 
 class HolderService:
-    """Handles the questions of other members of the fleet, in the process that is the holder.
+    """Handles the questions of other members of the fleet, in the process that leads it (the holder).
 
     Args:
         local: decides in this process.
         executes: returns whether this process executes moves now.
-        sequence: returns the journal's sequence.
+        sequence: returns the number of the journal's last record.
 
     Attributes:
         plans: by token, the plans that wait for the broker's response.
@@ -338,7 +340,7 @@ class RespondingMember(FleetMember, Protocol):
 
 
 class TopicPlace:
-    """The journal of one process in a topic, with the choice of the executor and the requests between members.
+    """One process's access to a journal in a topic, with the choice of the executor and the requests between members.
 
     Args:
         topic: the topic's name.
@@ -348,7 +350,8 @@ class TopicPlace:
 
     Attributes:
         journal: the journal in the topic.
-        lock: the same object, as the choice of the executor: the fleet's holder, or this process without a fleet.
+        lock: the same object, which also tells whether this process is the executor. In a fleet that is the holder,
+            the one member that leads it.
     """
 
     def __init__(
