@@ -85,7 +85,10 @@ def _virtual_time(places: Ints, queue: Ints) -> int:
 
 @inlined
 def enter(places: Ints, queue: Ints, flows: Ints, channel: int) -> int:
-    """Return the index of the channel's place in the queue, or of the place that it would get (`FairQueue.enter`)."""
+    """Return the index of the channel's place in the queue (`FairQueue.enter`).
+
+    If it has no place, update its tag, by which the queue is sorted, and return the index at which `put` inserts it.
+    """
     flow = flows[channel]
     if flow[QUEUED]:
         return _index(places, queue[COUNT], channel)
@@ -96,13 +99,13 @@ def enter(places: Ints, queue: Ints, flows: Ints, channel: int) -> int:
 
 @inlined
 def index_after(places: Ints, queue: Ints, flows: Ints, channel: int) -> int:
-    """Return the index of a channel that has just passed and has no place (`FairQueue.index_after`)."""
+    """Return the index that a channel would get after its request has passed (`FairQueue.index_after`)."""
     return _bisect_right(places, queue[COUNT], flows[channel, TAG])
 
 
 @inlined
 def bytes_ahead(places: Ints, flow: Ints, index: int) -> tuple[int, int]:
-    """Return the bytes ahead of a place in the queue, in both forms of `FairQueue.bytes_ahead`."""
+    """Return the least and the most bytes that pass before the channel's place at `index` (`FairQueue.bytes_ahead`)."""
     once = 0
     tags = 0
     for place in range(index):
@@ -113,9 +116,12 @@ def bytes_ahead(places: Ints, flow: Ints, index: int) -> tuple[int, int]:
 
 @inlined
 def record_passed(places: Ints, queue: Ints, flows: Ints, channel: int, start: int, size: int) -> None:
-    """Register a request that passed and set the channel's next tag (`FairQueue.record_passed`).
+    """Register a request that passed, and set the channel's tag: where its next request begins in virtual time.
 
-    All bytes of recorded requests have arrived, so there are no doubtful ones.
+    See `FairQueue.record_passed`; here all bytes of the request have arrived.
+
+    Args:
+        start: the virtual time in bytes at which the request began.
     """
     flow = flows[channel]
     queue[VIRTUAL] = max(queue[VIRTUAL], start)
@@ -161,7 +167,10 @@ def remove(places: Ints, queue: Ints, flows: Ints, channel: int) -> None:
 
 @compiled
 def sweep(places: Ints, queue: Ints, flows: Ints, now_ms: int, mark_every_ms: int) -> None:
-    """Remove the places of channels that did not ask again in time (`FairQueue.sweep`)."""
+    """Remove the places of channels that did not retry in time (`FairQueue.sweep`).
+
+    Once in `mark_every_ms`, also update the virtual time at which new channels start.
+    """
     if now_ms >= queue[MARK_MS]:
         queue[MARK_MS] = now_ms + mark_every_ms
         queue[BEFORE] = queue[MARK]

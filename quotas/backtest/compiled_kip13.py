@@ -74,6 +74,10 @@ def produce(
 ) -> tuple[int, int]:
     """Decide on a Produce (`SampledLimiter.produce`).
 
+    Args:
+        limit: the quota in bytes/s.
+        safe: the bytes that the quota allows in the shortest possible window; up to them nothing is throttled.
+
     Returns: the time in ms until which it is held, 0 if it passes; and its throttle time in ms, 0 if it is not
     throttled.
     """
@@ -111,6 +115,9 @@ def _pass(ring: Ints, marks: Ints, limit: float, safe: float, size: int, now_ms:
 def fetch(ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, now_ms: int) -> int:
     """Decide on a Fetch before it is forwarded (`SampledLimiter.fetch`).
 
+    Args:
+        limit, safe: as in `produce`.
+
     Returns: 0 if it is forwarded, otherwise the throttle time in ms of its empty response.
     """
     if flow[ADMITTED] >= 0:
@@ -136,7 +143,12 @@ def fetch(ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, now_ms
 def fetch_max_bytes(
     ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, requested: int, now_ms: int
 ) -> int:
-    """Return the max_bytes with which an admitted Fetch is forwarded (`SampledLimiter.fetch_max_bytes`)."""
+    """Return the max_bytes with which an admitted Fetch is forwarded (`SampledLimiter.fetch_max_bytes`).
+
+    Args:
+        limit, safe: as in `produce`.
+        requested: the max_bytes of the client's request.
+    """
     known = max(2 * flow[EXPECTED], FETCH_BYTES_MIN) if flow[EXPECTED] else requested
     granted = min(requested, int(safe), known)
     others = marks[IN_FLIGHT] - max(flow[ADMITTED], 0)
@@ -152,7 +164,11 @@ def fetch_max_bytes(
 
 @inlined
 def fetched(ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, size: int, now_ms: int) -> int:
-    """Count the bytes of a Fetch response (`SampledLimiter.fetched`); returns its throttle time in ms, 0 for none."""
+    """Count the bytes of a Fetch response (`SampledLimiter.fetched`); returns its throttle time in ms, 0 for none.
+
+    Args:
+        limit, safe: as in `produce`.
+    """
     if flow[ADMITTED] >= 0:
         marks[IN_FLIGHT] -= flow[ADMITTED]
         flow[ADMITTED] = -1

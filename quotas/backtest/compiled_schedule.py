@@ -131,9 +131,9 @@ def produce(state: State, channel: int, size: int, now_ms: int) -> tuple[int, in
 
 @inlined
 def fetched_before(first: int, limit: float) -> int:
-    """Estimate the bytes of a channel's last Fetch before the recording began: as many as its first recorded one.
+    """Return the estimated bytes of a channel's last Fetch before the recording began.
 
-    It is at most what this limit grants one Fetch.
+    That is `first`, the bytes of its first recorded Fetch, or fewer if this limit grants one Fetch fewer.
     """
     return min(int(first), int(limit / 1000.0 * FETCH_QUANTUM_MS))
 

@@ -35,7 +35,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function with numba and inline it in its callers; a call would cost five words for each array."""
+    """Compile a function with numba and inline it in its callers, since calls with arrays as arguments are slow."""
     return _made(function, forceinline=True)
 
 

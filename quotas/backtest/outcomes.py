@@ -26,8 +26,8 @@ class Outcome:
         decisions: the number of the limiter's decisions; a request that is held or gets an empty response needs
             several.
         throttled: the number of requests that had to wait, because they were held or their channel was muted.
-        throttle_ms: the sum of their waits.
-        idle_ms: the part of it in which the quota was not used up, since other Fetches waited for data at brokers.
+        throttle_ms: the sum of the waits of these requests.
+        idle_ms: the part of `throttle_ms` in which the quota was not used up, as other Fetches waited for data.
         throttle_ms_p99: the 99th percentile of the waits of all requests (nearest rank).
         throttle_ms_max: the longest wait.
         bytes: the bytes of all requests.

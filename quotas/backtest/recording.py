@@ -49,8 +49,8 @@ class Recording:
         group_ms: by channel, the session timeout of its consumer group, which bounds mutes; 0 for none.
         sizes: by request, the bytes that the quota counts.
         service_us: by request, how long the broker took to respond.
-        gap_us: by request, the client's think time until its next request; ~g if that was sent before the response
-            (pipelined), with g the time between the two.
+        gap_us: by request, the client's think time: from the end of the response and its mute to the next request. If
+            that was sent before the response (pipelined): ~g, that is -1 - g, with g the time between the two requests.
         consumes: whether the requests are Fetches; otherwise they are Produces.
         end_us: when the last response arrived.
     """
@@ -75,8 +75,8 @@ class Recording:
     def without_empty(self) -> "Recording":
         """Return the recording without the Fetches that got an empty response, which have a service time below 0.
 
-        The client's think time after them is added to that before the next Fetch. No request may be pipelined, which
-        is so for Fetches.
+        The client's think time after an omitted Fetch is added to the think time before it. The recording must not
+        contain pipelined requests, as one of Fetches does not.
         """
         kept = self.service_us >= 0
         if kept.all():
@@ -158,7 +158,7 @@ class Packed(NamedTuple):
 
     Attributes:
         limiters: by run, the number of its limiter.
-        runs: what is needed to join runs: length, and times at both ends, [run, RUN_FIELDS].
+        runs: by run, its number of rows and the times of its first and last row, to join runs; [run, RUN_FIELDS].
         sizes: by row, run by run, the bytes that the quota counts.
         service_us: by row, the time of the broker.
         gap_us: by row, the think time until the next row, as in `Recording`; 0 for the last row of a run.
@@ -249,9 +249,8 @@ class Assembly:
     def recordings(self) -> Iterator[tuple[int, Recording | None]]:
         """Yield the number of each limiter with its recording, and remove all portions.
 
-        None in place of a recording: the rows of a connection were not in the order of sending, so the caller has to
-        sort the rows first. A recording is empty if all its Fetches had an empty response. At most one column is in
-        memory twice.
+        None as the recording: rows of a connection were added out of order, so the caller has to sort the rows and
+        begin again. A recording is empty if all its Fetches had an empty response.
         """
         if not self.runs:
             return

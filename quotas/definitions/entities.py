@@ -40,7 +40,7 @@ class Entity(NamedTuple):
 
 
 def code(user: Name, client_id: Name, ip: Name = None, topic: Name = None) -> str:
-    """Return the code of an entity: a string that is the key of dicts, and different for different entities.
+    """Return the code of an entity: a string, different for each entity, that serves as a key of dicts.
 
     >>> code("ann", DEFAULT), code(None, "a"), code("1:", "a"), code(None, None, "::1")
     ('3~:ann', '-=:a', '2=:1:a', 'i=:::1')

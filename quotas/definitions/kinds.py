@@ -24,7 +24,7 @@ class Unit:
 
     Attributes:
         name: the unit as text: bytes/s, %, partitions/s or connections/s.
-        counted: the amount that throttles count for 1 of the unit: 10,000 microseconds of request time for 1 %, else 1.
+        counted: how much a throttle counts for 1 of the unit: 10,000 (microseconds of request time) for 1 %, else 1.
     """
 
     name: str

@@ -114,7 +114,7 @@ class FreeSlots:
     def exceeded_limit(self, step: Step) -> str:
         """Return the name and value of the limit that a step would exceed; "" if it fits.
 
-        A step that alone adds more replicas than a limit allows fits if no other step counts against that limit.
+        A step that adds more replicas than a limit allows still fits if no other step counts against that limit.
         """
         limits, adds = self._limits, len(step.adds)
         if self._partitions >= limits.parallel_partition_count:
@@ -257,7 +257,7 @@ class StepQueue:
         return begun
 
     def waiting(self) -> dict[TopicPartition, Waiting]:
-        """Return by partition the limit because of which each remaining step waits, after a call of `begin`."""
+        """Return by partition which reached limit its step waits for; only for steps that `begin` has not returned."""
         reasons = {
             limit: Waiting(f"waits: reassignment.{limit} is reached", has_step=True)
             for limit in self._limits.values()

@@ -132,7 +132,7 @@ class Step:
         return not now.is_reassigned and now.replicas == self.replicas and set(self.adds) <= set(now.isr)
 
     def blocked_by(self, now: PartitionState, lost: frozenset[int]) -> tuple[int, ...]:
-        """Return the lost brokers because of which this step, which is under way, cannot complete; empty for none.
+        """Return the lost brokers that keep this step, which is under way, from completing; empty if it can complete.
 
         Args:
             lost: the brokers that have been dead for too long.

@@ -102,7 +102,7 @@ class WindowRate:
 class PacedRate:
     """The rate of one leader or follower by a token bucket (policy `schedule`).
 
-    Bytes are reserved before a Fetch asks for them, so in no second more arrive than the limit and one batch.
+    Bytes are reserved before a Fetch asks for them. So in any second at most the limit and one more batch arrive.
 
     >>> rate = PacedRate(limit=1_000_000, now_ms=0)
     >>> rate.grant(16_384, 1_048_576, 0)  # a quarter of a second's quota at once

@@ -41,7 +41,7 @@ class Reservation:
 
     Attributes:
         rates: the rates that the replicas count against: the leader's, the follower's, or both.
-        number: increases when all bytes are given back; reservations made under an older number have ended.
+        number: increases with each `give_back`, which ends the reservation of every `Claim` with an older number.
     """
 
     rates: tuple[Rate, ...]
@@ -61,7 +61,7 @@ class Reservation:
             rate.settle(reserved, size, now_ms)
 
     def give_back(self, now_ms: int) -> None:
-        """End the reservation of all bytes that have not arrived, since they will not; others may get them."""
+        """End the reservation of all bytes that have not arrived, so that other replicas may ask for them."""
         self.number += 1
         if self._reserved:
             self.settle(self._reserved, 0, now_ms)
@@ -326,7 +326,7 @@ class Shares(Protocol):
         """Return the part of a follower's quota that this process may use now, 0 to 1."""
 
     def changes_ms(self, now_ms: int) -> int:
-        """Return the time, in ms, at which the present shares end unless new ones arrive: the end of the lease."""
+        """Return the time, in ms, until which the present shares are valid if no new ones arrive."""
 
 
 class Claims:
@@ -369,7 +369,7 @@ class Claims:
         return Claim(self._reservation(sent, received, now_ms)) if sent or received else None
 
     def give_back(self, now_ms: int) -> None:
-        """End the reservations of all claims, since the bytes that have not arrived will not arrive."""
+        """End the reservations of all claims; called when the bytes that have not arrived are not expected any more."""
         for reservation in self._reservations.values():
             reservation.give_back(now_ms)
 
@@ -471,7 +471,7 @@ class ReplicationQuotas:
         return True
 
     def name_topics(self, names: Mapping[bytes, str]) -> None:
-        """Replace the names of topics by id; if there are many, only those of followed topics are kept."""
+        """Replace the names of topics by id; if there are many, only those that followers fetch are kept."""
         if names == self.topic_names:
             return
         if len(names) > self._names_max:
