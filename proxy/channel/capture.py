@@ -217,10 +217,10 @@ class Keeper:
     def keep(
         self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, owed: int
     ) -> bytes | bytearray:
-        """Return a copy of the request at `pos`, which may still grow; NOT_KEPT if it is not kept.
+        """Return a copy of the request at `pos`, or NOT_KEPT; `passed` extends the copy of an incomplete request.
 
         Args:
-            owed: the number of the connection's rows that await responses.
+            owed: the number of the connection's rows that await responses; if there are too many, nothing is kept.
         """
         length, key, _, _, _ = head
         frame_end = pos + 4 + length

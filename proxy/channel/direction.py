@@ -297,7 +297,7 @@ class MuteLimits:
     def note_session_timeout(self, session_timeout_ms: int) -> None:
         """Limit mutes by the session timeout of a group request, in ms; 0 if the request has none.
 
-        Brokers accept none below 6 s (group.min.session.timeout.ms): a client cannot avoid mutes with a shorter one.
+        The shortest timeout counts. One below 6 s, which brokers do not accept by default, counts as 6 s.
         """
         if session_timeout_ms:
             session_timeout_ms = max(session_timeout_ms, _SESSION_TIMEOUT_MS_MIN)

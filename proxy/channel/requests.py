@@ -52,7 +52,7 @@ class RequestReader(ChannelDirection, ABC):
         """Register that a response is owed to a request that is forwarded unchanged, and count the request.
 
         Raises:
-            PeerError: the API is unknown; that is an error in a gateway, and where topics or groups are Sluice's own.
+            PeerError: the API is unknown, in a gateway, or if Sluice has topics or groups of its own.
         """
         settings = self.state.settings
         if key not in API_NAMES and (settings.address_map is not None or settings.own is not None):

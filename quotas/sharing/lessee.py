@@ -31,7 +31,7 @@ class Lessee:
 
     Args:
         name: identifies this process, from its start to its end.
-        cut_off: the share of each key without a lease, once it has had one; None: the equal share.
+        cut_off: the share of each key that it uses while it is cut off (`cut_off`); None: the equal share.
         first: the share of each key before the first lease, and while the lessor's process may have ended; None: the
             least share.
 

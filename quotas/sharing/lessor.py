@@ -93,7 +93,7 @@ class Part:
 
     Attributes:
         share: the share that it has acknowledged; None if it follows its default share.
-        sent: the share that was sent after that, if `version` is above 0.
+        sent: the share that was sent after that, if `version` is above 0; None for the default share.
         version: the version of the grants with `sent`; 0 if no change is under way.
         wish: its demand; None if it has none.
     """
@@ -419,8 +419,9 @@ class Lessor:
         self._even = False
 
     def confirm(self, now_ms: int) -> None:
-        """Register that this process was still the lessor at this time; before the first call it counts as the
-        lessor.
+        """Register that this process was still the lessor at this time; only leases that had ended by then are over.
+
+        Before the first call, those that have ended by now are over.
         """
         self._confirmed_ms = now_ms
 

@@ -299,9 +299,9 @@ def rewritten_request(
     head: RequestHead,
     _now_ms: int,
 ) -> int:
-    """Handle a FindCoordinator, DescribeCluster or DescribeQuorum request.
+    """Handle a FindCoordinator, DescribeCluster or DescribeQuorum request: it is forwarded unchanged.
 
-    In a gateway, register that the addresses in its response are to be rewritten. Returns 0: the request is forwarded.
+    In a gateway, the addresses in its response will be rewritten, or removed. Returns 0.
     """
     _, key, version, _, _ = head
     without = key == api.DESCRIBE_QUORUM and version < addresses.ENDPOINTS_SINCE  # any address

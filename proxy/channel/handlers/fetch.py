@@ -52,7 +52,7 @@ class Fetched(Owed):
     """The owed response to a Fetch, which is charged to the client's quota when it begins.
 
     Args:
-        session_id: the fetch session of the request; 0 if that of the response need not be compared with it.
+        session_id: the fetch session of the request, with which that of the response is compared; 0: it is not.
         exclusive: whether a quota was checked before it was forwarded; then the channel's next Fetch waits for it.
     """
 
