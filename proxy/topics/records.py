@@ -94,7 +94,7 @@ class ReadLog(Protocol):
 
     @property
     def topic(self) -> str:
-        """The topic's name."""
+        """The topic's name, for messages and metrics."""
 
     @property
     def inbox(self) -> Inbox:

@@ -49,7 +49,7 @@ class Move:
 
     @property
     def key(self) -> TopicPartition:
-        """The partition's topic and index."""
+        """The partition's topic and index, by which dicts contain its state."""
         return self.topic, self.partition
 
     def reversed(self) -> "Move":
@@ -108,7 +108,7 @@ class Step:
 
     @property
     def key(self) -> TopicPartition:
-        """The partition's topic and index."""
+        """The partition's topic and index, by which dicts contain the step."""
         return self.topic, self.partition
 
     @property

@@ -107,7 +107,7 @@ class Sharing:
 
     Args:
         refresh: called with the time in ms; updates the rates' limits.
-        waiting: the number of replicas.
+        waiting: the number of replicas that will be passed to `grant`.
     """
 
     __slots__ = ("_no_room_from", "_refresh", "_waiting")
@@ -292,7 +292,7 @@ class BrokerLimits:
     of_broker: Mapping[int, float | None] = field(default_factory=lambda: MappingProxyType({}))
 
     def limit(self, broker: int) -> float | None:
-        """Return a broker's limit in bytes/s; None for unlimited."""
+        """Return a broker's limit in bytes/s, its own or else the default; None for unlimited."""
         return self.of_broker.get(broker, self.default)
 
 
@@ -463,7 +463,7 @@ class ReplicationQuotas:
         return differs
 
     def throttle(self, lists: ThrottledReplicas) -> bool:
-        """Replace the lists of throttled replicas; returns whether they differ."""
+        """Replace the lists of throttled replicas; returns whether they differ: old claims are then out of date."""
         if lists == self.lists:
             return False
         self.lists = lists

@@ -80,7 +80,7 @@ class QuotaService:
 
     @property
     def file_signature(self) -> Signature:
-        """The signature of the quotas file when it was last read or written here."""
+        """The signature of the quotas file as last read or written here; the reloader does not read this file again."""
         return self._store.file_signature
 
     def ask(self, question: Question, respond: Respond) -> Callable[[], None]:

@@ -105,7 +105,7 @@ class Executor:
 
     @property
     def leads(self) -> bool:
-        """Whether this process executes moves."""
+        """Whether this process executes moves; False: another one does, or none has been chosen yet."""
         return self._term > 0
 
     def holder(self) -> str:

@@ -323,7 +323,7 @@ class Leadership(Protocol):
 
     @property
     def held(self) -> bool:
-        """Whether this process may execute now."""
+        """Whether this process may execute now; False: only another one may, until `take` succeeds."""
 
     def take(self) -> bool:
         """Try once to become the executing process; returns whether this process may execute now.

@@ -67,7 +67,7 @@ class Reassignments:
         self._families: list[Family] = []
 
     def settings(self) -> ReassignmentSettings:
-        """Return the settings of `[reassignment]` that are in force."""
+        """Return the settings of `[reassignment]` in force: those of the start, or of the last `configure`."""
         return self._settings
 
     def configure(self, settings: ReassignmentSettings) -> None:

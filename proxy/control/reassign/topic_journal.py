@@ -247,7 +247,7 @@ class TopicJournal:
 
     @property
     def topic(self) -> str:
-        """The topic's name."""
+        """The name of the journal's topic, for messages."""
         return self._log.topic
 
     @property
