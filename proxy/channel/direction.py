@@ -733,7 +733,10 @@ class ChannelDirection(ABC):
 
     @abstractmethod
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:
-        """Decide what to do with the received bytes buf[start:end]; returns `verdict`."""
+        """Decide what to do with the received bytes buf[start:end]; those to forward may be patched in place.
+
+        Returns `verdict`, the one object of this direction: the next call overwrites it.
+        """
 
     def mid_frame(self) -> bool:
         """Whether a frame has been forwarded in part."""

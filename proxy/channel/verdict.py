@@ -53,7 +53,10 @@ class Job:
     done: bool = False
 
     def matches(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
-        """Whether this is the job for this function and these arguments."""
+        """Whether this job calls the same function object with equal arguments, so that its result may be used.
+
+        `ChannelDirection.parse` asks this when the same bytes are passed again.
+        """
         return self._function is function and self._arguments == arguments
 
     @property

@@ -203,7 +203,13 @@ class OwnTime:
             windows.add(_ELAPSED_MS, now_ms - last[2], now_ms)
 
     def report(self, window: int, now_ms: int) -> OwnReport:
-        """Return the CPU time and turns over a window."""
+        """Return the CPU time, the requests, and the measured turns over a window that ends at `now_ms`.
+
+        A turn is one pass of the event loop through all callbacks that are ready; each call of `tick` adds one.
+
+        Args:
+            window: the length: TEN_SECONDS, MINUTE or QUARTER (`proxy.explain.parts`).
+        """
         sums = self._windows.sums(window, now_ms)
         cpu_ms, ms = sums[_CPU_MS], sums[_ELAPSED_MS]
         return OwnReport(tuple(sums[:_TURNS]), cpu_ms, sums[_REQUESTS], cpu_ms / ms if ms else 0.0)

@@ -409,10 +409,12 @@ class Roster(NamedTuple):
     """The list of lessees that a holder commits, so that its successor knows for whom to wait.
 
     Args:
-        begun: what the last holder had committed when this one began. Compare it with `is`: two rosters of this process
-            are of the same lessor (which divides the quotas) if they have the same object here.
+        begun: an object that identifies the lessor (which divides the quotas) within this process: all rosters of one
+            lessor have the same object. It is what the holder before this one had committed; or a new `Past` with
+            this process's run, if this member was that holder itself, and its lessor was then removed. Compare it with
+            `is`: the objects of two lessors may be equal.
         number: counts the changes (`Lessor.roster`).
-        lessees: as in `Past`.
+        lessees: the runs of all processes whose leases may still last; None if they are not known.
     """
 
     begun: Past

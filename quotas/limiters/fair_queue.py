@@ -64,7 +64,11 @@ class FairQueue:
         self.flows: list[Flow] = []
 
     def enter(self, flow: Flow) -> int:
-        """Return the index of the channel's place; if it has none, set its tag, and return the index for a new one."""
+        """Return the index of the channel's place, or the index at which `put` would insert one; inserts nothing.
+
+        Without a place, the channel's tag (the virtual time at which its next request begins) is first raised to the
+        present virtual time, or to the mark if the channel is new. The tag of a held Produce stays as it is.
+        """
         if flow.queued:
             return self._index(flow)
         if flow.held_since_ms < 0:  # one that waits outside the queue keeps the tag it came with

@@ -32,7 +32,10 @@ from quotas.limiters.rate import NEVER_MS, SampledRate
 
 
 class SampledBacklog:
-    """The backlog of a budget with Kafka's sampled windows (policy `kip13`): unsent bytes if quotas were enforced.
+    """The backlog of a budget with Kafka's sampled windows (policy `kip13`), while its quota is only observed.
+
+    It is hypothetical: the bytes that have in fact passed, but would still wait at their clients if the quota had been
+    enforced and the clients had kept their rate.
 
     >>> backlog = SampledBacklog(11, 1000)
     >>> backlog.add(12_000, 1_000, 0)
@@ -61,7 +64,9 @@ class SampledBacklog:
 
 
 class PacedBacklog:
-    """The backlog of a budget with a virtual schedule (policy `schedule`): unsent bytes if quotas were enforced.
+    """The backlog of a budget with a virtual schedule (policy `schedule`), while its quota is only observed.
+
+    It is hypothetical, as that of `SampledBacklog`: bytes that would still wait if the quota had been enforced.
 
     >>> backlog = PacedBacklog(burst_ms=2000)
     >>> backlog.add(5_000, 1_000, 0)

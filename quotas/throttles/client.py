@@ -57,9 +57,11 @@ class ClientQuota:
         return [throttle for throttle in self.by_kind() if throttle is not None]
 
     def taken(self) -> tuple[int, ...]:
-        """Return what was counted for each kind of quota, in its unit, in the order of CLIENT_KINDS.
+        """Return the count for each kind of quota (`ClientThrottle.total`), in the order of CLIENT_KINDS.
 
-        Mutations are those at all brokers together.
+        Bytes and request time are those at `broker`, since this object was created. Mutations are those at all brokers
+        together, since the client's throttle for them was created: it is shared by the client's objects for all brokers
+        and removed with the last of them. A kind whose throttle has not been used has 0.
         """
         return tuple(0 if throttle is None else throttle.total for throttle in self.by_kind())
 

@@ -126,7 +126,11 @@ class Changers:
             self._authors[entity] = author
 
     def take(self, entity: Entity) -> Changer:
-        """Return the stored author of an entity's change and remove it; the topic itself if none is stored."""
+        """Return the author of an entity's last change, and remove it from the stored ones.
+
+        Returns: the client that `read` has stored, audited if it is the author of this process's own alteration. If
+            none is stored, or its name is empty, the author is the quota topic, as "topic NAME".
+        """
         author = self._authors.pop(entity, None)
         if author is None or not author.name:
             return self._topic
