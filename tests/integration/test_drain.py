@@ -16,11 +16,12 @@ from tests.cluster import HOST, Cluster
 from tests.conftest import CreateTopic
 from tests.support.numbered import NumberedProducer, lost
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
-from tests.support.raw_topics import Topic, describe, fetch_request
+from tests.support.raw_topics import Topic, batch, describe, fetch_request, produce_request
 from tests.support.waiting import until
-from tests.support.wire import Wire, wired
+from tests.support.wire import Wire, request, wired
+from tests.unit.protocol.kafka_frames import framed
 
-LEADER = 1
+METADATA, LEADER = 3, 1
 DRAIN_SECONDS = 15
 LONG_POLL_MS = 3000
 FETCH_VERSION = 11
@@ -122,6 +123,26 @@ def test_response_that_does_not_come_is_waited_for_no_longer_than_the_limit(
         long_poll(sluice, topic, wire, max_wait_ms=60_000)
         sluice.signal(signal.SIGTERM)
         assert ended(sluice, 5) == 0
+
+
+def test_muted_client_does_not_hold_the_process_up(sluice: SluiceProcess, topic: Topic) -> None:
+    with wired(sluice.ports.address(LEADER), client_id="throttled") as wire:
+        wire.send(produce_request(topic, topic.led_by(LEADER)[0], batch([bytes(30_000)])))  # muted for 20 s
+        wire.receive()
+        assert sluice.metric("sluice_channels_muted") == 1
+        sluice.signal(signal.SIGTERM)
+        assert ended(sluice, DRAIN_SECONDS / 2) == 0
+
+
+def test_request_behind_a_mute_gets_a_response(sluice: SluiceProcess, topic: Topic) -> None:
+    with wired(sluice.ports.address(LEADER), client_id="throttled") as wire:
+        asked = produce_request(topic, topic.led_by(LEADER)[0], batch([bytes(30_000)]))
+        # Both in one write: the second one has been read when the first one mutes.
+        both = framed(asked, 1, "throttled") + framed(request(METADATA, 9, topics=[]), 2, "throttled")
+        wire.send_bytes(both)
+        wire.receive()
+        sluice.signal(signal.SIGTERM)
+        assert wire.receive()
 
 
 def test_drain_under_load_ends_before_its_limit_loses_nothing_and_is_no_error(

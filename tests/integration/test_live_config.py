@@ -1,12 +1,18 @@
-"""What changes while clients are connected: the mode, and enforcement. No connection is touched."""
+"""What changes while clients are connected: mode, enforcement, a muted client's quota. No connection is touched."""
 
 import signal
+from collections.abc import Callable, Iterator
 
+import pytest
+
+from tests.cluster import Cluster
 from tests.conftest import CreateTopic
 from tests.support.gateway_fixture import gateway_fixture
 from tests.support.numbered import NumberedProducer
-from tests.support.proxy_process import SluiceProcess
+from tests.support.proxy_process import SluiceProcess, quotas_toml
+from tests.support.raw_topics import batch, describe, produce_request
 from tests.support.waiting import until
+from tests.support.wire import wired
 
 THROTTLED = "throttled"
 RATE = 20_000  # bytes/s; the load sends several times as much
@@ -14,6 +20,34 @@ RATE = 20_000  # bytes/s; the load sends several times as much
 sluice = gateway_fixture(
     "function", quotas={"mode": "observe"}, client_quotas={THROTTLED: {"producer_byte_rate": RATE}}
 )
+enforcing = gateway_fixture("function", client_quotas={THROTTLED: {"producer_byte_rate": 1000}})
+
+
+@pytest.fixture
+def muted(kafka: Cluster, enforcing: SluiceProcess, create_topic: CreateTopic) -> Iterator[SluiceProcess]:
+    """The enforcing gateway, with one client that is muted for about 20 s."""
+    topic = describe(kafka, create_topic(partitions=3))
+    with wired(enforcing.ports.address(1), client_id=THROTTLED) as wire:
+        wire.ask(produce_request(topic, topic.led_by(1)[0], batch([bytes(30_000)])))
+        until(lambda: muted_channels(enforcing) == 1, "the client is muted")
+        yield enforcing
+
+
+def muted_channels(sluice: SluiceProcess) -> float:
+    return sluice.metric("sluice_channels_muted")
+
+
+def raise_quota(sluice: SluiceProcess) -> None:
+    raised = quotas_toml({THROTTLED: {"producer_byte_rate": 1_000_000}})
+    (sluice.directory / "quotas.toml").write_text(raised)
+
+
+@pytest.mark.parametrize(
+    "free", [raise_quota, lambda sluice: sluice.signal(signal.SIGUSR1)], ids=["quota", "signal"]
+)
+def test_muted_client_is_freed(muted: SluiceProcess, free: Callable[[SluiceProcess], None]) -> None:
+    free(muted)
+    until(lambda: muted_channels(muted) == 0, "the mute ends early", seconds=10)
 
 
 def rewrite(sluice: SluiceProcess, old: str, new: str) -> None:

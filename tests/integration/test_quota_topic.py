@@ -121,6 +121,13 @@ def test_acknowledged_alterations_survive_kills(topic: Topic) -> None:
     assert len(describe(again.bootstrap)) == 60
 
 
+def test_ten_thousand_alterations_are_one_batch(topic: Topic) -> None:
+    first, second = topic.start("first"), topic.start("second")
+    names = [f"many-{number}" for number in range(10_000)]
+    assert set_rates(first.bootstrap, **dict.fromkeys(names, 1e6)) == [(0, "")] * 10_000
+    until(lambda: len(describe(second.bootstrap)) == 10_000, "it follows")
+
+
 def test_leader_that_is_killed_costs_seconds_and_no_quota(kafka: Cluster, topic: Topic) -> None:
     first, second = topic.start("first"), topic.start("second")
     assert set_rates(first.bootstrap, a=5.0) == [(0, "")]

@@ -69,6 +69,14 @@ def test_refusals_are_kafkas_own(rig: ReassignmentRig, front: SluiceProcess) -> 
     assert idle(rig, front)
 
 
+def test_target_below_min_isr_is_refused(rig: ReassignmentRig, front: SluiceProcess) -> None:
+    rig.create("too-few", [[1, 2, 3]], **{"min.insync.replicas": "2"})
+    ((_, outcome),) = rig.alter(front.bootstrap, asked((("too-few", 0), (1,)))).partitions
+    assert outcome.error_code == 39
+    assert "fewer than min.insync.replicas 2" in str(outcome.error_message)
+    assert rig.replicas("too-few") == {0: (1, 2, 3)}
+
+
 def test_unauthorized_reassignment_is_refused_by_the_broker(
     rig: ReassignmentRig, front: SluiceProcess
 ) -> None:
