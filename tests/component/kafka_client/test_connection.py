@@ -87,6 +87,7 @@ async def test_password_file_is_read_each_time(tmp_path: Path) -> None:
         heard = await logged_in(login, welcome(), verdict())
         assert decoded(REQUESTS[SASL_HANDSHAKE], 1, heard[0]).mechanism == "PLAIN"
         assert token_in(heard[1]) == b"sluice\0sluice\0" + password.encode()
+    assert login_of(ClusterOptions()) is None, "without SASL"
 
 
 @pytest.mark.parametrize(

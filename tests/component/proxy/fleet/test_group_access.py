@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 from unittest.mock import Mock
 
-from proxy.config import Config
+from proxy.config import ClusterOptions, Config
 from proxy.control.quotas.quota_topic import access_of
 from proxy.control.reload import Certificates
 from proxy.fleet.elected import FleetGroup
@@ -53,6 +53,7 @@ async def test_client_has_address_login_and_trust_of_the_fleets_cluster(tmp_path
     assert [one["subject"] for one in trust.get_ca_certs()] == [((("commonName", "ops"),),)]
     (tmp_path / "password").write_text("second\n")
     assert (await client_options(access))["sasl_plain_password"] == "second"
+    assert access_of(ClusterOptions(), None).login is None, "without SASL"
 
 
 async def test_group_asks_the_fleets_cluster_and_says_why_it_cannot(tmp_path: Path) -> None:

@@ -55,3 +55,9 @@ def test_holder_without_followers_of_its_own_is_the_holder() -> None:
     assert fleet.holds_by_name
     assert fleet.members_max == 2
     assert fleet.holder == Address("10.0.0.1", 19070)
+
+
+def test_fleet_comes_first_and_without_followers_there_is_none() -> None:
+    leases = PEERS + 'holder = "h:1"\n'
+    assert parsed(REPLICATES + leases + '[fleet]\nholder = "g:2"\n').fleet.holder == Address("g", 2)
+    assert not parsed(CLUSTER + leases).fleet.configured

@@ -23,6 +23,13 @@ def test_topic_needs_no_file_and_says_what_to_do_with_one() -> None:
     assert "sluice quotas apply FILE" in made_refused(quotas={"store": "topic", "file": "q.toml"})
 
 
+@pytest.mark.parametrize("key", ["quotas.topic", "quotas.audit_topic", "reassignment.journal_topic"])
+def test_name_that_is_too_long_for_a_topic_is_refused(key: str) -> None:
+    table, _, name = key.partition(".")
+    store = {"quotas": {"store": "topic"}, "reassignment": {"mode": "batch", "journal": "topic"}}[table]
+    assert made_refused(**{table: {**store, name: "x" * 250}}).startswith(f"{key}: is not a valid name")
+
+
 def batch(journal: str | None = "topic", **keys: object) -> dict[str, object]:
     """`[reassignment]` in batches with its journal there."""
     return {"mode": "batch", **({} if journal is None else {"journal": journal}), **keys}
