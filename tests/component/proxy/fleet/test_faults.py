@@ -78,6 +78,7 @@ async def test_another_secret_is_said_once_on_both_sides_and_each_attempt_is_cou
         await until(lambda: a.figures.reports["failed"] >= 20)
         assert caplog.messages.count("fleet member refused") == 1
         assert caplog.messages.count(LOST) == 1
+        assert not a.lessee.leased(now_ms())
         (tmp_path / "wrong").write_text((tmp_path / "right").read_text())  # read for each connection
         await until(lambda: a.lessee.leased(now_ms()))
 

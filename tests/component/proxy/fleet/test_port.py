@@ -27,6 +27,7 @@ from tests.component.proxy.fleet.rig import (
     LEASED,
     LOCAL,
     TERMS,
+    WHOLE,
     Budgets,
     Member,
     fleet,
@@ -39,9 +40,11 @@ from tests.component.proxy.fleet.rig import (
 async def test_member_that_leaves_frees_its_share_at_once() -> None:
     async with fleet() as one:
         a, b = one.join("a"), one.join("b")
-        for member in (a, b):
-            member.budgets.wanted = {KEY: Wish(1.0, 1)}
-        await until(lambda: a.share() + b.share() > 0.95)
+        a.budgets.wanted, b.budgets.wanted = {KEY: Wish(1.0, 3)}, {KEY: Wish(1.0, 1)}
+        wanted = pytest.approx((3 * WHOLE / 4, WHOLE / 4), rel=0.03)
+        await until(lambda: (a.share(), b.share()) == wanted)
+        assert one.port.lessor is not None
+        assert one.port.lessor.used(KEY) <= WHOLE + 1e-9
         a.client.leave()
         await a.end()
         await until(lambda: one.figures.received["left"] == 1)
