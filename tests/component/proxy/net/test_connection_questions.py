@@ -1,5 +1,7 @@
 """A connection that answers quota requests: later, in order, once, and not after its end."""
 
+from collections.abc import Callable
+
 import pytest
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS, DESCRIBE_CLIENT_QUOTAS
@@ -67,11 +69,12 @@ async def test_large_response_arrives_whole(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("behind", [b"", ASKED + PLAIN], ids=["nothing", "two requests"])
+@pytest.mark.parametrize("end", [End.close, End.reset])
 async def test_question_of_a_closed_connection_is_withdrawn_and_its_response_dropped(
-    rig: Rig, behind: bytes
+    rig: Rig, behind: bytes, end: Callable[[End], None]
 ) -> None:
     client, clerk = await asking(rig, ASKED + behind)
-    client.close()
+    end(client)
     await until(lambda: not rig.connections, "the connection has ended")
     assert clerk.withdrawn == clerk.questions
     clerk.give[0](RESPONSE)

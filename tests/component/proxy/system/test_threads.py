@@ -102,6 +102,19 @@ def test_over_the_bound_the_last_job_of_the_address_with_most_goes(loop: asyncio
     assert ("c1", True) in rig.told
 
 
+def test_over_the_bound_of_bytes_the_last_of_the_address_with_most_go(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    rig = Rig(loop)
+    half = BYTES_MAX // 2
+    rig.submit("a", "a1", half - 10)
+    rig.submit("b", "b1", 5)
+    rig.submit("a", "a2", half)
+    rig.submit("c", "c1", 10)
+    rig.finish()
+    assert sorted(rig.told) == [("a1", True), ("a2", False), ("b1", True), ("c1", True), ("last", True)]
+
+
 def test_turns_are_short_and_no_garbage_is_collected_only_while_a_job_runs(
     loop: asyncio.AbstractEventLoop,
 ) -> None:

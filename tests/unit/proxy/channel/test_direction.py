@@ -29,6 +29,7 @@ from tests.support.frames import (
 )
 from tests.support.playbook import (
     Drop,
+    Ends,
     Insert,
     Pass,
     Passthrough,
@@ -220,6 +221,12 @@ def test_every_version_is_charged(version: int) -> None:
     talk = limited()
     talk.orders("client", 0, produce_to(version, {"t": [20_000]}))
     assert talk.mute_left_ms(0) // 1000 == 10
+
+
+def test_malformed_request_ends_the_connection() -> None:
+    asked = bytearray(produce_to(9, {"t": [100]}))
+    asked[-104] = 120  # records longer than the frame
+    limited().client(0, bytes(asked), Ends("malformed"))
 
 
 def test_held_request_is_charged_once_it_passes() -> None:

@@ -68,6 +68,7 @@ def tokens(talk: Playbook) -> float:
 def sent_on(talk: Playbook, who: str, now_ms: int, data: bytes) -> bytes:
     """Show a request or a response, or again what was kept of it, and give what goes on of it or in its place."""
     orders = talk.orders(who, now_ms, data)
+    assert [type(order) for order in orders] in ([Pass], [Insert, Drop]), orders
     return b"".join(order.data for order in orders if isinstance(order, Pass | Insert))
 
 
