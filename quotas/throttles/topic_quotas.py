@@ -174,12 +174,12 @@ class TopicQuotas:
         >>> from quotas.engine import Engine
         >>> from quotas.options import EngineOptions
         >>> from quotas.definitions.entities import Entity
-        >>> limits = {Entity(topic=topic): {KEY: rate} for topic, rate in (("a", 1_000_000), ("b", 500_000))}
+        >>> limits = {Entity(topic=topic): {KEY: 1_000_000} for topic in "abc"}
         >>> topics = Engine(EngineOptions(), Definitions(limits)).topics
-        >>> topics.charge(KEY, 1, {"a": 10_000_000, "b": 5_000_000, "c": 1}, 0)  # the windows hold 10 s
-        >>> throttle, ms = topics.charge(KEY, 1, {"a": 2_000_000, "b": 500_000}, 0)  # 2 s and 1 s
+        >>> topics.charge(KEY, 1, dict.fromkeys("abcd", 10_000_000), 0)  # windows of 10 s; d has no limit
+        >>> throttle, ms = topics.charge(KEY, 1, {"a": 1_000_000, "b": 2_000_000, "c": 1_000_000}, 0)
         >>> throttle.topic, ms
-        ('a', 2000)
+        ('b', 2000)
         """
         longest: tuple[TopicThrottle, int] | None = None
         for topic, size in sizes.items():

@@ -241,6 +241,15 @@ async def test_one_address_has_an_eighth_of_all_places(busy: Busy) -> None:
     assert order.index("b0") == 2
 
 
+async def test_address_with_most_requests_gives_way_in_a_full_queue(busy: Busy) -> None:
+    for number in range(1000):
+        busy.ask(f"{number}", f"192.0.2.{number // 100}")
+    busy.ask("another", "198.51.100.1")
+    order = await busy.all()
+    assert busy.dropped == ["99"]  # the newest of the first of ten addresses with 100 each
+    assert "another" in order
+
+
 async def test_two_of_the_largest_requests_of_an_address_may_wait(busy: Busy) -> None:
     largest = REQUEST_BYTES_MAX[ALTER_CLIENT_QUOTAS]
     for number in range(3):

@@ -35,6 +35,8 @@ def entries(journal: FileJournal) -> list[Entry]:
 
 def test_appended_records_are_read_by_another_process(tmp_path: Path) -> None:
     one, other = FileJournal(tmp_path / "new"), FileJournal(tmp_path / "new")
+    known = other.read()
+    assert (dict(known.entries), known.term, known.sequence) == ({}, Term(0, ""), 0)
     one.append([FIRST, SECOND])
     assert entries(other) == [FIRST, SECOND]
     other.append([Ended("t", 0, "done")])

@@ -60,6 +60,7 @@ def test_refused_as_kafka_does(key: TopicPartition, target: Target, code: int, m
         ((4,), None, PartitionState((1,), (1,), 1, (), (), 2), 10, Handling.NEW),  # below min ISR already
         ((1, 2, 3), None, NOW, 10, Handling.UNCHANGED),
         (None, None, NOW, 10, Handling.UNCHANGED),  # nothing of ours to cancel
+        (None, ENTRY, NOW, 10, Handling.CANCELLED),
         ((1, 2, 3), ENTRY, NOW, 10, Handling.CANCELLED),  # the original as the target
         ((5, 6, 7), ENTRY, NOW, 0, Handling.CHANGED),  # no new move, so over the maximum too
     ],
@@ -118,24 +119,31 @@ def test_request_that_is_taken_keeps_the_replicas_before_it(
     assert one(target, entry=entry, now=now).entry == taken
 
 
+NO_ERROR, NO_MOVE, EMPTY = Outcome(), Outcome(85), Outcome(39, f"{MANUAL} an empty replica list.")
+
+
 @pytest.mark.parametrize(
-    ("targets", "kinds", "codes"),
+    ("targets", "kinds", "outcomes"),
     [
         # The last valid one of several requests for a partition holds.
-        (((5, 6, 7), (4, 5, 6), (9,)), (Handling.REPLACED, Handling.NEW, Handling.REFUSED), (0, 0, 39)),
-        ((None, (4, 5, 6)), (Handling.REPLACED, Handling.NEW), (85, 0)),
-        (((1, 2, 3), None), (Handling.UNCHANGED, Handling.REFUSED), (0, 85)),
+        (
+            ((5, 6, 7), (4, 5, 6), ()),
+            (Handling.REPLACED, Handling.NEW, Handling.REFUSED),
+            (NO_ERROR, NO_ERROR, EMPTY),
+        ),
+        ((None, (4, 5, 6)), (Handling.REPLACED, Handling.NEW), (NO_MOVE, NO_ERROR)),
+        (((1, 2, 3), None), (Handling.UNCHANGED, Handling.REFUSED), (NO_ERROR, NO_MOVE)),
         # The controller looks at what was under way before the request: a cancel after a new move finds none.
-        (((4, 5, 6), None), (Handling.NEW, Handling.REFUSED), (0, 85)),
+        (((4, 5, 6), None), (Handling.NEW, Handling.REFUSED), (NO_ERROR, NO_MOVE)),
     ],
 )
 def test_each_of_several_requests_for_a_partition_has_its_own_outcome(
-    targets: tuple[Target, ...], kinds: tuple[Handling, ...], codes: tuple[int, ...]
+    targets: tuple[Target, ...], kinds: tuple[Handling, ...], outcomes: tuple[Outcome, ...]
 ) -> None:
     verdicts = judged(*((KEY, target) for target in targets))
     assert tuple(verdict.kind for verdict in verdicts) == kinds
-    assert tuple(verdict.outcome.error_code for verdict in verdicts) == codes
-    assert judged((KEY, None), (KEY, None), entry=ENTRY)[0].outcome == Outcome(), "a move of ours"
+    assert tuple(verdict.outcome for verdict in verdicts) == outcomes
+    assert judged((KEY, None), (KEY, None), entry=ENTRY)[0].outcome == NO_ERROR, "a move of ours"
 
 
 def test_request_beside_one_that_is_not_judged_is_refused() -> None:

@@ -48,6 +48,7 @@ LEADS_BACK = Step("t", 0, (1, 3), (1,), (4,), 1, (3, 4), 3)
         (ENTRY, BEFORE, Decision(steps=[FIRST], records=[UNDER_WAY])),
         (ENTRY, PartitionState((3, 4), (3, 4), 3, (), (), 1), Decision(records=[Ended("t", 0, "done")])),
         (UNDER_WAY, MOVING, Decision(in_flight={KEY: FIRST})),
+        (UNDER_WAY, BEFORE, Decision(in_flight={KEY: FIRST})),  # no broker shows it yet
         # A request that is not judged holds the slot of its step; its own connection tells first.
         (ASKED, BEFORE, Decision(in_flight={KEY: FIRST})),
         (ASKED, MOVING, Decision(in_flight={KEY: FIRST})),
