@@ -128,7 +128,7 @@ class ReplicaLink(Observer):
     follower: int = -1
     session: ReplicaSession = field(default_factory=ReplicaSession)
     waiting: bool = False
-    unthrottled: bool = False
+    unthrottled: bool = field(init=False)
     fetch_in_flight: bool = False
     changed: bool = False
     now_ms: int = 0
@@ -143,9 +143,8 @@ class ReplicaLink(Observer):
     _unchecked: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.unthrottled = (
-            self.leader == ANY_BROKER
-        )  # behind a port for several brokers, the leader is unknown
+        # Behind a port for several brokers, the leader is unknown.
+        self.unthrottled = self.leader == ANY_BROKER
 
     def take(
         self, fields: FetchFields, frame: FollowerRequest, fields_at: int, version: int
