@@ -1,4 +1,4 @@
-"""Records there and back with each kind of client, whoever it is.
+"""Records sent and read back by each kind of client, with any SASL mechanism or over TLS.
 
 Java is Kafka's own console tools. Tokens are unsecured JWTs, which the listeners of `tests.cluster.sasl` take.
 """
