@@ -57,6 +57,11 @@ def cpu_nanoseconds(pid: int) -> int:
     return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat"))
 
 
+def family_nanoseconds(pid: int) -> int:
+    """Return the same of the process and its living children."""
+    return sum(map(cpu_nanoseconds, family(pid)))
+
+
 def status_kib(pid: int, name: str = "VmRSS", page: str = "status") -> int:
     """Return an amount of memory of one process from /proc/PID in KiB; 0 if it is a zombie."""
     lines = Path(f"/proc/{pid}/{page}").read_text().splitlines()

@@ -24,7 +24,7 @@ from rich.console import Console
 
 from tests.bench.figures import bootstrap_interval, median
 from tests.bench.lanes import NEVER_HELD, NODE, listening, sluice_command
-from tests.bench.process import Child, cpu_nanoseconds, family, module_process, own_kib
+from tests.bench.process import Child, family, family_nanoseconds, module_process, own_kib
 from tests.bench.report import MISSING, Bar, Outcome, tabulate
 from tests.cluster import HOST, free_port
 from tests.support.proxy_process import SluiceSettings
@@ -71,7 +71,7 @@ class Side:
 
     def cpu(self) -> int:
         """Return the CPU time of all processes in ns."""
-        return sum(cpu_nanoseconds(pid) for pid in family(self.pid))
+        return family_nanoseconds(self.pid)
 
     def ordered(self, load: Load, seconds: float) -> dict[str, float]:
         """Let a generator send for so long; return requests and seconds."""

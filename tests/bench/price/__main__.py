@@ -25,7 +25,7 @@ from tests.bench import machine, report
 from tests.bench.figures import median
 from tests.bench.options import Options
 from tests.bench.price import instructions
-from tests.bench.price.checkouts import AFTER, BEFORE, WORKING_TREE, RevisionError, checkout, opened, verify
+from tests.bench.price.checkouts import AFTER, BEFORE, WORKING_TREE, checkout, opened, verify
 from tests.bench.price.turns import ROUNDS, Figures, PriceLane, play_round
 from tests.bench.report import Bar, Outcome, Table, tabulate
 from tests.bench.stage import stage
@@ -117,12 +117,9 @@ def main(console: Console) -> bool:
     if given.instructions and instructions.missing():
         raise MissingPrerequisiteError(instructions.missing())
     revisions = {BEFORE: given.before, AFTER: given.after}
-    try:
-        trees = {side: checkout(revision, _BUILD / side) for side, revision in revisions.items()}
-        for tree in trees.values():
-            verify(tree)
-    except RevisionError as problem:
-        raise MissingPrerequisiteError(str(problem)) from problem
+    trees = {side: checkout(revision, _BUILD / side) for side, revision in revisions.items()}
+    for tree in trees.values():
+        verify(tree)
     outcome = measure(console, given, trees)
     return report.publish(console, [*machine.describe(), *revisions.items()], outcome) and bool(outcome.bars)
 

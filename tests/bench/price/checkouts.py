@@ -21,7 +21,7 @@ from typing import Final
 
 from tests.bench.lanes import NODE, Lane, listening, sluice_command
 from tests.bench.stage import Stage
-from tests.cluster import HOST
+from tests.cluster import HOST, MissingPrerequisiteError
 from tests.support.console_process import ConsoleProcess
 from tests.support.proxy_process import ROOT, SluicePorts
 
@@ -64,7 +64,7 @@ WORKING_TREE: Final = "working tree"
 _PACKAGES: Final = ("protocol", "quotas", "commandline", "kafka_client", "console", "proxy")
 
 
-class RevisionError(RuntimeError):
+class RevisionError(MissingPrerequisiteError):
     """A revision cannot be taken out, or is not what would run."""
 
 

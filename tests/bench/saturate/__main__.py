@@ -10,7 +10,7 @@ Lanes take turns of a few seconds, for several rounds; a figure is the median of
 ratios. `busy` is how much of its core a proxy used: below 95 % it waited for the two ends, and its CPU per request
 says more than its requests/s.
 
-Exit code 0 even when a bar is missed, 1 when something could not be measured.
+Exit code 0 even when a bar is missed, 2 when something that it needs is missing.
 """
 
 import argparse
@@ -19,12 +19,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rich.console import Console
 from rich.progress import Progress
 
 from tests.bench import machine, report
@@ -32,12 +33,12 @@ from tests.bench.figures import median
 from tests.bench.lanes import NODE, find_haproxy, haproxy_command, sluice_command, wait_for
 from tests.bench.options import DOCUMENT
 from tests.bench.price.checkouts import checkout, environment
-from tests.bench.process import Child, cpu_nanoseconds, family, raise_descriptor_limit
+from tests.bench.process import Child, family_nanoseconds, raise_descriptor_limit
 from tests.bench.report import Bar, Outcome, Table
 from tests.bench.saturate import canned, profile
-from tests.cluster import HOST, free_ports, processes
+from tests.cluster import HOST, MissingPrerequisiteError, free_ports, processes
 from tests.support.certificates import Authority, Certificate
-from tests.support.proxy_process import ROOT
+from tests.support.proxy_process import ROOT, SluicePorts, SluiceSettings
 
 HAPROXY: Final = "HAProxy"
 SLUICE: Final = "Sluice"
@@ -177,32 +178,41 @@ class Bench:
         return child
 
     def _command(self, name: str, shape: Shape, broker: int, rate: float) -> tuple[list[str], int]:
-        first = free_ports(3)[0]
+        ports = SluicePorts.free()
         store = self._certificate().store_file if shape.tls else None
         if name == HAPROXY:
             binary = find_haproxy()
             assert binary is not None, "the lane is opened only where it is usable"
-            return haproxy_command(binary, self._directory, first, broker, 20_000, store), first
+            port = ports.bootstrap
+            return haproxy_command(binary, self._directory, port, broker, 20_000, store), port
         if name == KAFKA_PROXY:
-            mapping = f"{HOST}:{broker},{HOST}:{first}"
-            return [self._kafka_proxy, "server", "--bootstrap-server-mapping", mapping], first
-        quotas = self._directory / "quotas.toml"
-        quotas.write_text(
-            f'[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = {rate:.0f}\nconsumer_byte_rate = {rate:.0f}\n'
-        )
-        text = (
-            f'[cluster]\nbootstrap = "{HOST}:{broker}"\n\n[[listeners]]\nname = "clients"\nbind = "{HOST}"\n'
-        )
-        text += f"bootstrap_port = {first}\nfirst_broker_port = {first + 1}\nbroker_id_max = {NODE}\n"
-        text += f'[listeners.tls]\ncert_file = "{store}"\n' if store else ""
-        policy = "schedule" if shape.variant == "schedule" else "kip13"
-        text += f'\n[quotas]\nfile = "{quotas}"\npolicy = "{policy}"\nwindow_samples = {_WINDOWS}\n'
-        text += '\n[limits]\nconnections_max = 20000\n\n[admin]\nbind = ""\n'
+            mapping = f"{HOST}:{broker},{HOST}:{ports.bootstrap}"
+            return [self._kafka_proxy, "server", "--bootstrap-server-mapping", mapping], ports.bootstrap
+        directory = self._directory / f"{name}-files"
+        directory.mkdir(exist_ok=True)
+        sections: dict[str, Mapping[str, object]] = {
+            "limits": {"connections_max": 20_000},
+            "admin": {"bind": ""},
+        }
+        if store:
+            sections["listeners.tls"] = {"cert_file": str(store)}
         if shape.variant == "capture":
-            text += f'\n[capture]\ndirectory = "{self._directory / "capture"}"\nrotate_seconds = 5\n'
-        path = self._directory / f"{name}.toml"
-        path.write_text(text)
-        return (profile.command(path) if self._profiled else sluice_command(path)), first + 1 + NODE
+            sections["capture"] = {"directory": str(directory / "capture"), "rotate_seconds": 5}
+        path = SluiceSettings(
+            f"{HOST}:{broker}",
+            ports,
+            quotas={
+                "policy": "schedule" if shape.variant == "schedule" else "kip13",
+                "scope": None,
+                "window_samples": _WINDOWS,
+            },
+            client_quotas={
+                "<default>": dict.fromkeys(("producer_byte_rate", "consumer_byte_rate"), round(rate))
+            },
+            listener={"broker_id_max": NODE},
+            sections=sections,
+        ).write(directory)
+        return (profile.command(path) if self._profiled else sluice_command(path)), ports.address(NODE)[1]
 
     def _certificate(self) -> Certificate:
         if self._papers is None:
@@ -221,15 +231,12 @@ class Lane:
         """Measure for some seconds."""
         self.generator.say(f"{seconds:g}")
         self.generator.hear()
-        before = self._cpu_ns()
+        before = family_nanoseconds(self.pid)
         found = json.loads(self.generator.hear())
-        cpu_ns = self._cpu_ns() - before
+        cpu_ns = family_nanoseconds(self.pid) - before
         count = max(1, found["responses"])
         elapsed = found["seconds"]
         return Turn(count / elapsed, cpu_ns / 1000 / count, cpu_ns / 1e9 / elapsed, found["p99_us"])
-
-    def _cpu_ns(self) -> int:
-        return sum(cpu_nanoseconds(member) for member in family(self.pid))
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,11 +307,15 @@ def build() -> None:
     """Compile the two ends.
 
     Raises:
-        OSError, subprocess.CalledProcessError: there is no C compiler, or no OpenSSL to compile with.
+        MissingPrerequisiteError: there is no C compiler, or no OpenSSL to compile with.
     """
     PROGRAM.parent.mkdir(parents=True, exist_ok=True)
     flags = ["-O2", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run(["cc", *flags, "-o", str(PROGRAM), str(_SOURCE), "-lssl", "-lcrypto"], check=True)
+    try:
+        subprocess.run(["cc", *flags, "-o", str(PROGRAM), str(_SOURCE), "-lssl", "-lcrypto"], check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        why = f"peers.c cannot be compiled (a C compiler and OpenSSL's headers): {error}"
+        raise MissingPrerequisiteError(why) from error
 
 
 def outcome_of(found: Sequence[Found]) -> Outcome:
@@ -341,20 +352,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def main() -> int:
-    """Measure, print, write."""
-    given = parse()
-    console = report.screen()
-    processes.exit_on_signals()
+def run(given: argparse.Namespace, console: Console) -> bool:
+    """Measure, print, write; True also when bars are missed."""
     if len(os.sched_getaffinity(0)) < 2:  # one for the proxy, one for the two ends
-        console.print("[red]two cores are needed[/red]")
-        return 1
+        raise MissingPrerequisiteError("two cores are needed")
     raise_descriptor_limit()
-    try:
-        build()
-    except (OSError, subprocess.CalledProcessError) as error:
-        console.print(f"[red]peers.c cannot be compiled (a C compiler and OpenSSL's headers): {error}[/red]")
-        return 1
+    build()
+    before = checkout(given.before, ROOT / "build" / "saturate" / "before") if given.before else None
     shapes = [
         shape
         for shape in SHAPES
@@ -366,7 +370,6 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="sluice-saturate-") as name,
         Progress(console=console) as progress,
     ):
-        before = checkout(given.before, ROOT / "build" / "saturate" / "before") if given.before else None
         bench = Bench(Path(name), given.kafka_proxy, before, profiled=given.profile)
         task = progress.add_task("shapes", total=len(shapes))
         for shape in shapes:
@@ -379,15 +382,16 @@ def main() -> int:
             else:
                 found += measure(bench, shape, rounds, seconds)
             progress.advance(task)
-    if given.profile:
-        return 0
-    outcome = outcome_of(found)
-    facts = [*machine.describe(), ("amounts", f"{rounds} rounds of {seconds:g} s")]
-    report.show(console, facts, outcome)
-    if given.write:
-        report.write(DOCUMENT, "saturate", facts, outcome)
-        console.print(f"written to {DOCUMENT}")
-    return 0
+    if found:
+        facts = [*machine.describe(), ("amounts", f"{rounds} rounds of {seconds:g} s")]
+        report.publish(console, facts, outcome_of(found), "saturate" if given.write else "")
+    return True
+
+
+def main() -> int:
+    """Run with the arguments of the command line."""
+    given = parse()
+    return report.run(lambda console: run(given, console))
 
 
 if __name__ == "__main__":
