@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from time import monotonic_ns, process_time_ns
 from typing import Final
 
 from proxy.capture import start as start_capture
@@ -20,6 +21,7 @@ from proxy.net import Ask, Connections, Listener, Shared
 from proxy.process.watching import Watching
 from proxy.system.clock import now_ms
 from proxy.system.logs import event
+from proxy.system.priority import Priority
 from proxy.system.stats import Stats
 from proxy.system.supervisor import Supervisor
 from quotas.definitions.definitions import Definitions
@@ -205,8 +207,10 @@ class Relay:
 
     async def _sweep(self) -> None:
         """Check all connections for idle and slow ones periodically, expire state, and write captured rows."""
+        priority = Priority()
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
+            priority.adapt(process_time_ns(), monotonic_ns())
             await self.connections.sweep()
             self._supervisor.call("expire", self._expire)
             if self._capture is not None:

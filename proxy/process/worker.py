@@ -390,7 +390,3 @@ def main(descriptor: int, version: str) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     return uvloop.run(serve(socket.socket(fileno=descriptor)))
-
-
-if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2]))

@@ -30,12 +30,13 @@ from tests.cluster import HOST, free_port
 from tests.support.proxy_process import SluiceSettings
 
 COUNTS: Final = (1, 2, 4)
-LIMIT: Final = 1.05
+LIMITS: Final = {"alone": 1.05, "many": 1.15}
 _TOPIC: Final = "small"
 _BYTES: Final = 100
-_ROUNDS: Final = 24
+_ROUNDS: Final = 16
 _TURN_SECONDS: Final = 0.6
 _WARM_SECONDS: Final = 1.0
+_LEAD_SECONDS: Final = 2.2
 _IDLE_SECONDS: Final = 5.0
 
 
@@ -79,6 +80,8 @@ class Side:
 
     def turn(self, load: Load) -> None:
         """Measure one turn."""
+        if load is MANY:  # a worker adapts its scheduling policy each second
+            self.ordered(load, _LEAD_SECONDS)
         before = self.cpu()
         done = self.ordered(load, _TURN_SECONDS)
         self.cost.setdefault(load, []).append((self.cpu() - before) / 1000 / done["requests"])
@@ -166,7 +169,7 @@ def report(found: Sequence[Side]) -> Outcome:
     bars = []
     for side in found[1:]:
         name = f"CPU per small request, {side.workers} workers / {base.workers}"
-        bars.append(Bar(f"{name}: one at a time", median(ratios(side, ALONE)), LIMIT))
+        bars.append(Bar(f"{name}: one at a time", median(ratios(side, ALONE)), LIMITS["alone"]))
         under_way = f"{MANY.connections * MANY.depth} under way"
-        bars.append(Bar(f"{name}: {under_way}", median(ratios(side, MANY)), LIMIT))
+        bars.append(Bar(f"{name}: {under_way}", median(ratios(side, MANY)), LIMITS["many"]))
     return Outcome([tabulate(title, found, columns, note)], bars)
