@@ -11,6 +11,9 @@ Kept input is bounded by one read, or by `proxy.channel.errors` if a direction n
 the same plus one local response. Both count as kept bytes (`proxy.net.kept`) by their allocation: a growing buffer is
 up to an eighth larger than its contents.
 
+In a busy turn of the loop a small output is deferred until the turn's other sockets have been read (`Shared.defer`).
+Each write wakes its receiver; when all follow one another, the receiver is still awake at the next one.
+
 Non-obvious:
 
 - After a wait a read is short. The bytes read then may have to wait again, and thousands of held connections would
@@ -26,7 +29,7 @@ from sys import getsizeof
 from typing import Final, Protocol
 
 from proxy.channel import PASS, REPLACE, Direction
-from proxy.net.shared import READ_BYTES_MAX, SPLICE_FLAGS, Pipe, Shared
+from proxy.net.shared import READ_BYTES_MAX, SAMPLE_MASK_NS, SPLICE_FLAGS, Deferring, Pipe, Shared
 from proxy.net.sockets import RECORD_BYTES_MAX, RECORD_KEPT_BYTES, Stream
 from proxy.system.clock import clock_ns
 
@@ -35,10 +38,11 @@ _LOW_WATER_BYTES_MAX: Final = 256 * 1024
 _SHORT_READ_BYTES: Final = 4 * 1024
 _NOT_SPLICEABLE: Final = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP))
 _MSG_MORE: Final = socket.MSG_MORE if hasattr(socket, "MSG_MORE") else 0
-# One relay in sixteen is timed for the latency histogram: those that begin within 4 us of each 65 us of the clock.
-_SAMPLE_MASK_NS: Final = 0xF000
 # The smallest change that is counted: the head of an incomplete frame and the end of a response are below it.
 _COUNTED_BYTES_MIN: Final = 512
+# A turn of the loop is busy while one read follows another within this time.
+_BUSY_NS: Final = 25_000
+_DEFERRED_BYTES_MAX: Final = 2 * 1024
 # The most frames that are replaced in one turn of the loop; a frame counts once more for each 64 bytes. 64 KiB hold
 # 1,600 small responses at about 8 us each, or four that are parsed on the loop at up to 4 ms each.
 _REPLACED_MAX: Final = 200
@@ -85,7 +89,7 @@ def _nothing_to_read(_view: memoryview, _count: int) -> int:
 
 
 @dataclass(slots=True, eq=False)
-class Pump:
+class Pump(Deferring):
     """Moves the bytes of one direction of a connection: from the client to the broker, or back.
 
     Args:
@@ -107,6 +111,7 @@ class Pump:
     _copied_max: int = 0
     _buffer: bytearray = field(init=False)
     _counted: int = field(init=False, default=0)  # bytes reported to the owner
+    _deferred: bytes | None = field(init=False, default=None)
     _kept: bytearray | None = field(init=False, default=None)
     _low_water: int = field(init=False, default=1)
     _pipe: Pipe | None = field(init=False, default=None)
@@ -115,7 +120,11 @@ class Pump:
     _reading: bool = field(init=False, default=False)
     _recv_into: Callable[[memoryview, int], int] = field(init=False, default=_nothing_to_read)
     _replaced: int = field(init=False, default=0)  # in this turn of the loop
+    _sampled_ns: int = field(
+        init=False, default=0
+    )  # when its deferred output was read, if that is timed; else 0
     _send_now: Callable[..., int] = field(init=False, default=_not_connected)
+    _may_defer: bool = field(init=False, default=False)
     # Within a large frame, or directly after one or after a wait.
     _tuned: bool = field(init=False, default=False)
     _unsent: bytearray | memoryview | None = field(init=False, default=None)
@@ -150,7 +159,13 @@ class Pump:
 
     @property
     def blocked(self) -> bool:
-        """Whether bytes that were read wait until the destination accepts them."""
+        """Whether bytes that were read wait until the destination accepts them; deferred ones are written first."""
+        data = self._deferred
+        if data is not None:
+            try:
+                self._write_deferred()
+            except OSError:  # reported by the next attempt to write, of `_on_writable`
+                self._keep_unsent(bytearray(data))
         return bool(self._unsent) or self._piped > 0
 
     @property
@@ -187,12 +202,12 @@ class Pump:
         self._show_kept(clock_ns())
 
     def close(self) -> None:
-        """Stop reading and writing; pending output is lost with the connection."""
+        """Stop reading and writing; output that the destination has not accepted is lost with the connection."""
         loop = self._shared.loop
         if self._reading:
             loop.remove_reader(self.src_fd)
             self._reading = False
-        if self.blocked and self.dst is not None:
+        if self.blocked and self.dst is not None:  # deferred output is written first
             loop.remove_writer(self.dst_fd)
         if self._pipe is not None:
             if self._piped:
@@ -205,33 +220,50 @@ class Pump:
         self._send_now = _not_connected
         self._piped = 0
 
-    def _on_readable(self) -> None:
-        verdict = self.direction.verdict
-        if verdict.passthrough >= SPLICE_BYTES_MIN and self._pass_payload(clock_ns()):
-            return
-        recv_into = self._recv_into  # called as a method, a slot's value is looked up the slow way
+    def _on_readable(self) -> None:  # noqa: C901, PLR0912 - a call a read costs some percent
         try:
-            count = recv_into(self._view, self._read_bytes)
-        except (BlockingIOError, InterruptedError):
-            # OpenSSL keeps the part of a record that has arrived.
-            self._count_kept(RECORD_KEPT_BYTES * self._encrypted)
-            return
-        except OSError as error:
+            verdict = self.direction.verdict
+            if verdict.passthrough >= SPLICE_BYTES_MIN and self._pass_payload(clock_ns()):
+                if self._shared.deferring:
+                    self._shared.write_deferred()
+                return
+            recv_into = self._recv_into  # called as a method, a slot's value is looked up the slow way
+            try:
+                count = recv_into(self._view, self._read_bytes)
+            except (BlockingIOError, InterruptedError):
+                # OpenSSL keeps the part of a record that has arrived.
+                self._count_kept(RECORD_KEPT_BYTES * self._encrypted)
+                return
+            except OSError as error:
+                self.owner.failed(self, error)
+                return
+            if not count:
+                self._end()
+                return
+            started_ns = clock_ns()
+            shared = self._shared
+            busy = started_ns - shared.read_ns < _BUSY_NS
+            shared.read_ns = started_ns
+            self._may_defer = busy
+            self.bytes_total += count
+            if self._kept is None:
+                self._show(self._buffer, self._view, count, started_ns)
+            else:
+                self._show_more(self._kept, self._view[:count], started_ns)
+            if self._tuned or verdict.passthrough >= SPLICE_BYTES_MIN:
+                self._go_on(count == self._read_bytes, started_ns)
+            self._may_defer = False
+            sampled = not started_ns & SAMPLE_MASK_NS
+            if self._deferred is not None:
+                self._sampled_ns = started_ns if sampled else 0
+                shared.defer(self)
+            else:
+                if sampled:
+                    shared.stats.observe_latency((clock_ns() - started_ns) // 1000)
+                if not busy and shared.deferring:  # they do not wait for slow work of others
+                    shared.write_deferred()
+        except Exception as error:  # noqa: BLE001 - the edge of a callback: the loop would call it again for ever
             self.owner.failed(self, error)
-            return
-        if not count:
-            self._end()
-            return
-        started_ns = clock_ns()
-        self.bytes_total += count
-        if self._kept is None:
-            self._show(self._buffer, self._view, count, started_ns)
-        else:
-            self._show_more(self._kept, self._view[:count], started_ns)
-        if self._tuned or verdict.passthrough >= SPLICE_BYTES_MIN:
-            self._go_on(count == self._read_bytes, started_ns)
-        if not started_ns & _SAMPLE_MASK_NS:
-            self._shared.stats.observe_latency((clock_ns() - started_ns) // 1000)
 
     def _pass_payload(self, now_ns: int) -> bool:
         """Move payload by splice; False if it must be read. A late payload is charged again first, and may wait."""
@@ -311,6 +343,8 @@ class Pump:
             OSError: the destination has failed.
         """
         insert = direction.verdict.insert
+        if self._deferred is not None:
+            self._write_deferred()
         if insert and self._unsent is not None:
             self._append_unsent(self._unsent, insert)
         elif insert:
@@ -351,13 +385,18 @@ class Pump:
             self.owner.kept_changed(change)
 
     def _send(self, data: memoryview, count: int, flags: int) -> None:
-        """Write the `count` bytes of `data`, or keep them until the destination accepts them.
+        """Write the `count` bytes of `data`, or keep them: until the destination accepts them, or the turn ends.
 
         Raises:
             OSError: the destination has failed.
         """
+        if self._deferred is not None:
+            self._write_deferred()
         if self._unsent is not None:
             self._append_unsent(self._unsent, data)
+            return
+        if self._may_defer and count <= _DEFERRED_BYTES_MAX and not flags:
+            self._deferred = bytes(data)
             return
         send_now = self._send_now  # as in `_on_readable`
         try:
@@ -365,6 +404,38 @@ class Pump:
         except (BlockingIOError, InterruptedError):
             sent = 0
         if sent != count:
+            self._keep_unsent(bytearray(data[sent:]))
+
+    def turn_ended(self) -> None:
+        """Write the deferred output, if that has not been done."""
+        try:
+            self._write_deferred()
+            if self._unsent is not None:
+                self._count_kept()
+        except OSError as error:
+            self.owner.failed(self, error, writing=True)
+        except Exception as error:  # noqa: BLE001 - other pumps have deferred output too
+            self.owner.failed(self, error)
+        if self._sampled_ns:
+            self._shared.stats.observe_latency((clock_ns() - self._sampled_ns) // 1000)
+            self._sampled_ns = 0
+
+    def _write_deferred(self) -> None:
+        """Write the deferred output, if there is any.
+
+        Raises:
+            OSError: the destination has failed.
+        """
+        data = self._deferred
+        if data is None:
+            return
+        self._deferred = None
+        send_now = self._send_now  # as in `_on_readable`
+        try:
+            sent = send_now(data, 0)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        if sent != len(data):
             self._keep_unsent(bytearray(data[sent:]))
 
     def _append_unsent(self, unsent: bytearray | memoryview, data: memoryview | bytes | bytearray) -> None:
@@ -384,28 +455,31 @@ class Pump:
 
     def _on_writable(self) -> None:
         try:
-            if self._unsent is not None:
-                assert self.dst is not None, "only a connected destination is written"
-                sent = self.dst.send(self._unsent)
-                if sent < len(self._unsent):
-                    self._drop_sent(self._unsent, sent)
+            try:
+                if self._unsent is not None:
+                    assert self.dst is not None, "only a connected destination is written"
+                    sent = self.dst.send(self._unsent)
+                    if sent < len(self._unsent):
+                        self._drop_sent(self._unsent, sent)
+                        return
+                    self._unsent = None
+                    self._count_kept()
+                elif not self._unpipe():
                     return
-                self._unsent = None
-                self._count_kept()
-            elif not self._unpipe():
+            except (BlockingIOError, InterruptedError):
                 return
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self.owner.failed(self, error, writing=True)
-            return
-        self._shared.loop.remove_writer(self.dst_fd)
-        self.update_reading()
-        now_ns = clock_ns()
-        self.direction.passed(0, now_ns)
-        self._frame_may_be_over(now_ns)
-        if self.at_end and not self.paused and not self.blocked:
-            self.owner.ended(self)
+            except OSError as error:
+                self.owner.failed(self, error, writing=True)
+                return
+            self._shared.loop.remove_writer(self.dst_fd)
+            self.update_reading()
+            now_ns = clock_ns()
+            self.direction.passed(0, now_ns)
+            self._frame_may_be_over(now_ns)
+            if self.at_end and not self.paused and not self.blocked:
+                self.owner.ended(self)
+        except Exception as error:  # noqa: BLE001 - the edge of a callback
+            self.owner.failed(self, error)
 
     def _drop_sent(self, unsent: bytearray | memoryview, sent: int) -> None:
         """Remove the written part of the pending output."""
@@ -488,7 +562,7 @@ class Pump:
 
     def _splice(self, now_ns: int) -> bool:
         """Move payload through a pipe; False if that is impossible and a buffer must be used."""
-        if self._encrypted:
+        if self._encrypted or self.blocked:
             return False
         shared = self._shared
         pipe = self._pipe = self._pipe or shared.pipes.take()

@@ -124,6 +124,7 @@ async def test_wrong_bytes_of_a_broker_end_the_connection_under_their_cause(
     assert (await client.rest(), rig.stats.errors) == (b"", {cause: 1})
 
 
+@pytest.mark.interpreted
 async def test_internal_error_ends_one_connection(rig: Rig) -> None:
     client = rig.connect()
     rig.connection.requests.direction = _Broken()
@@ -213,6 +214,7 @@ async def test_broker_that_does_not_respond_to_the_connect_ends_the_connection(r
             sock.close()
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("upstream", "cause"),
     [

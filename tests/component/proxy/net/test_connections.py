@@ -89,9 +89,21 @@ async def test_visits_to_a_closed_connection_do_nothing(rig: Rig, act: str) -> N
     assert rig.stats.errors == {}
 
 
-async def test_connection_whose_callback_raises_ends_and_spins_no_loop(
+async def test_connection_whose_pump_raises_ends_and_spins_no_loop(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def fail(_: Connection, _pump: Pump) -> None:
+        raise RuntimeError("a bug")
+
+    client, other = rig.connect(), rig.connect()
+    failing = next(iter(rig.connections))
+    monkeypatch.setattr(Connection, "ended", fail)
+    (client if failing.peer.endswith(str(client.sock.getsockname()[1])) else other).close()
+    await until(lambda: len(rig.connections) == 1, "it has ended")
+    assert rig.stats.errors == {"internal": 1}
+
+
+async def test_connection_whose_callback_raises_ends(rig: Rig) -> None:
     raised: list[BaseException] = []
 
     def handle(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
@@ -100,14 +112,13 @@ async def test_connection_whose_callback_raises_ends_and_spins_no_loop(
         raised.append(error)
         end_owner(error)
 
-    def fail(_: Connection, _pump: Pump) -> None:
-        raise RuntimeError("a bug")
+    def fail(self: Connection) -> None:
+        raise RuntimeError(f"a bug with {self.peer}")
 
-    asyncio.get_running_loop().set_exception_handler(handle)
-    client, other = rig.connect(), rig.connect()
-    failing = next(iter(rig.connections))
-    monkeypatch.setattr(Connection, "ended", fail)
-    (client if failing.peer.endswith(str(client.sock.getsockname()[1])) else other).close()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(handle)
+    rig.connect(), rig.connect()
+    loop.call_soon(fail, next(iter(rig.connections)))
     await until(lambda: len(rig.connections) == 1, "it has ended")
     assert (rig.stats.errors, len(raised)) == ({"internal": 1}, 1)
 

@@ -257,6 +257,7 @@ async def calls_by_turn(direction: _EachReplaced, receiving: asyncio.Future[byte
     return turns
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("times", [1, 1000], ids=["client reads", "client reads slowly"])
 @pytest.mark.parametrize("rest", [0, 3], ids=["whole frames", "heads"])
 async def test_replaced_frames_take_turns_with_the_rest_of_the_loop(rig: Rig, rest: int, times: int) -> None:
@@ -272,6 +273,7 @@ async def test_replaced_frames_take_turns_with_the_rest_of_the_loop(rig: Rig, re
     assert (turns[:5], max(turns)) == ([200] * 5, 200)
 
 
+@pytest.mark.interpreted
 async def test_large_frames_that_are_replaced_have_a_turn_each(rig: Rig) -> None:
     client, broker = await rig.joined(ASKED)
     direction = _EachReplaced()
@@ -284,6 +286,7 @@ async def test_large_frames_that_are_replaced_have_a_turn_each(rig: Rig) -> None
     assert (turns[:3], max(turns)) == ([1, 1, 1], 1)
 
 
+@pytest.mark.interpreted
 async def test_turn_ends_within_a_frame_whose_rest_is_still_to_come(rig: Rig) -> None:
     client, broker = await rig.joined(ASKED)
     direction = _EachReplaced()
