@@ -126,16 +126,16 @@ class Bench:
         directory: for configurations and logs.
         kafka_proxy: the program of grepplabs/kafka-proxy; "" without.
         before: the tree of another revision, whose Sluice is measured as well; None without.
-        profiled: whether Sluice's time by function is to be known.
+
+    Attributes:
+        profiled: whether Sluice runs interpreted, and samples itself.
     """
 
-    def __init__(
-        self, directory: Path, kafka_proxy: str = "", before: Path | None = None, *, profiled: bool = False
-    ) -> None:
+    def __init__(self, directory: Path, kafka_proxy: str = "", before: Path | None = None) -> None:
         self._directory = directory
         self._kafka_proxy = kafka_proxy
         self._before = before
-        self._profiled = profiled
+        self.profiled = False
         self._papers: Certificate | None = None
 
     def lanes(self, shape: Shape) -> list[str]:
@@ -161,7 +161,8 @@ class Bench:
                 log = self._directory / f"{name}.log"
                 tree = self._before if name == BEFORE and self._before else ROOT
                 words = ["taskset", "-c", _PROXY_CORE, *command]
-                proxy = processes.start(words, log=log, cwd=tree, env=environment(tree))
+                env = environment(tree) | ({"SLUICE_PURE": "1"} if self.profiled else {})
+                proxy = processes.start(words, log=log, cwd=tree, env=env)
                 stack.callback(processes.end, proxy)
                 wait_for(port, proxy, log)
                 opened[name] = lane = Lane(proxy.pid, self._generator(shape, port))
@@ -212,7 +213,9 @@ class Bench:
             listener={"broker_id_max": NODE},
             sections=sections,
         ).write(directory)
-        return (profile.command(path) if self._profiled else sluice_command(path)), ports.address(NODE)[1]
+        return (
+            profile.command(path, self._directory) if self.profiled else sluice_command(path)
+        ), ports.address(NODE)[1]
 
     def _certificate(self) -> Certificate:
         if self._papers is None:
@@ -303,6 +306,20 @@ def measure(bench: Bench, shape: Shape, rounds: int, seconds: float) -> list[Fou
     return [Found(shape, name, found, base) for name, found in turns.items()]
 
 
+def profiles(bench: Bench, shape: Shape, directory: Path) -> list[Table]:
+    """Return where Sluice's time goes: by function of an interpreted one, by symbol and call of one as it runs."""
+    bench.profiled = True
+    with bench.opened(shape, [SLUICE]) as lanes:
+        lane = lanes[SLUICE]
+        tables = [profile.by_function(shape.name, lane.pid, lane.turn, directory)]
+    bench.profiled = False
+    with bench.opened(shape, [SLUICE]) as lanes:
+        lane = lanes[SLUICE]
+        tables.append(profile.by_symbol(shape.name, lane.pid, lane.turn, directory))
+        tables.append(profile.by_call(shape.name, lane.pid, lane.turn))
+    return tables
+
+
 def build() -> None:
     """Compile the two ends.
 
@@ -370,15 +387,12 @@ def run(given: argparse.Namespace, console: Console) -> bool:
         tempfile.TemporaryDirectory(prefix="sluice-saturate-") as name,
         Progress(console=console) as progress,
     ):
-        bench = Bench(Path(name), given.kafka_proxy, before, profiled=given.profile)
+        bench = Bench(Path(name), given.kafka_proxy, before)
         task = progress.add_task("shapes", total=len(shapes))
         for shape in shapes:
             progress.update(task, description=shape.name)
             if given.profile:
-                with bench.opened(shape, [SLUICE]) as lanes:
-                    lane = lanes[SLUICE]
-                    tables = profile.tables(shape.name, lane.pid, lane.turn, Path(name))
-                    report.show(progress.console, [], Outcome(tables))
+                report.show(progress.console, [], Outcome(profiles(bench, shape, Path(name))))
             else:
                 found += measure(bench, shape, rounds, seconds)
             progress.advance(task)

@@ -21,38 +21,39 @@ from tests.bench.report import Table
 
 _SECONDS: Final = 4.0
 _INTERVAL_SECONDS: Final = 0.001
+_WRITTEN_SECONDS_MAX: Final = 10.0
 _ROWS: Final = 25
 _COLUMNS: Final = 3  # of perf's report: share, object, symbol
 
 
-def command(config: Path) -> list[str]:
-    """Return the command line of a proxy with this configuration that samples itself."""
+def command(config: Path, directory: Path) -> list[str]:
+    """Return the command line of a proxy with this configuration that samples itself, into a directory."""
     module = "tests.bench.saturate.profile"
-    return [sys.executable, "-m", module, str(config.parent), "serve", "--config", str(config)]
+    return [sys.executable, "-m", module, str(directory), "serve", "--config", str(config)]
 
 
-def tables(name: str, pid: int, turn: Callable[[float], Any], directory: Path) -> list[Table]:
-    """Measure a running proxy three times, once for each table."""
+def by_function(name: str, pid: int, turn: Callable[[float], Any], directory: Path) -> Table:
+    """Measure a proxy that `command` has started; it is interpreted, since compiled functions have no frames."""
     samples = directory / f"samples-{pid}.json"
     turn(0.5)
     os.kill(pid, signal.SIGUSR2)
     turn(_SECONDS)
     os.kill(pid, signal.SIGUSR2)
+    end = time.monotonic() + _WRITTEN_SECONDS_MAX
     while not samples.exists():
+        if time.monotonic() > end:
+            raise TimeoutError(f"the proxy has not written {samples}")
         time.sleep(0.05)
     found: dict[str, int] = json.loads(samples.read_text())
     samples.unlink()
     total = sum(found.values())
     rows = [(where, f"{count / total:.1%}") for where, count in Counter(found).most_common(_ROWS)]
-    by_function = Table(
-        f"{name}: by Python function, with what it calls in C and in the kernel",
-        ("function", ""),
-        tuple(rows),
-    )
-    return [by_function, _by_symbol(name, pid, turn, directory), _by_call(name, pid, turn)]
+    title = f"{name}: by Python function, with what it calls in C and in the kernel"
+    return Table(title, ("function", ""), tuple(rows))
 
 
-def _by_symbol(name: str, pid: int, turn: Callable[[float], Any], directory: Path) -> Table:
+def by_symbol(name: str, pid: int, turn: Callable[[float], Any], directory: Path) -> Table:
+    """Measure a running proxy with perf, by symbol of program, libraries and kernel."""
     data = str(directory / "perf.data")
     perf = subprocess.Popen(
         [
@@ -89,7 +90,8 @@ def _by_symbol(name: str, pid: int, turn: Callable[[float], Any], directory: Pat
     return Table(f"{name}: by symbol", ("symbol", "object", ""), tuple(rows))
 
 
-def _by_call(name: str, pid: int, turn: Callable[[float], Any]) -> Table:
+def by_call(name: str, pid: int, turn: Callable[[float], Any]) -> Table:
+    """Count a running proxy's system calls per request."""
     trace = subprocess.Popen(
         ["perf", "trace", "-s", "-p", str(pid), "--", "sleep", str(_SECONDS)],
         stderr=subprocess.PIPE,
