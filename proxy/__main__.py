@@ -9,6 +9,9 @@ import sys
 def main() -> int:
     """Run the command that the arguments of the process name; return its exit code."""
     try:
+        from proxy.system import compiled
+
+        compiled.install()
         from proxy.cli import main as run
     except KeyboardInterrupt:
         from commandline.program import INTERRUPTED

@@ -53,6 +53,7 @@ from proxy.metrics.replication import ReplicationMetrics
 from proxy.net import OutcomeCallback, Withdraw, end_owner, nothing_to_withdraw
 from proxy.process.relay import Relay
 from proxy.process.watching import ProcessEvents
+from proxy.system import compiled
 from proxy.system.clock import now_ms
 from proxy.system.errors import StartError, sluice_version
 from proxy.system.logs import Field, event
@@ -306,6 +307,8 @@ class App:
         gc.freeze()  # what is here now stays: no collection needs to look at it again
         fields = summary(self._config, len(self.relay.engine.definitions), self.poller.problem)
         event(logger, logging.INFO, "serving", **fields)
+        if unused := compiled.warning():
+            event(logger, logging.WARNING, unused)
         self._events.tell(Started(sluice_version(), self.relay.engine.enforcing))
         self._start_background_tasks()
         await self._stopping.wait()

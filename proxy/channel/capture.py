@@ -111,27 +111,28 @@ ROW_BYTES: Final = 1024
 class Row:
     """The index of each value in the row of a captured request; a row is a list, for speed."""
 
-    (
-        HEAD,  # of the request, as `RequestDirection` unpacks it: see `Head`
-        ORIGIN,
-        SEQ,
-        HANDLED_NS,
-        SENT_NS,
-        RESPONSE_BYTES,
-        UPSTREAM_NS,
-        THROTTLE_MS,
-        DELAY_MS,
-        QUOTA,
-        MUTATIONS,
-        PARTITIONS,
-    ) = range(12)
-    FRAME = 12  # only where frames are captured
+    HEAD: Final = 0  # of the request, as `RequestDirection` unpacks it: see `Head`
+    ORIGIN: Final = 1
+    SEQ: Final = 2
+    HANDLED_NS: Final = 3
+    SENT_NS: Final = 4
+    RESPONSE_BYTES: Final = 5
+    UPSTREAM_NS: Final = 6
+    THROTTLE_MS: Final = 7
+    DELAY_MS: Final = 8
+    QUOTA: Final = 9
+    MUTATIONS: Final = 10
+    PARTITIONS: Final = 11
+    FRAME: Final = 12  # only where frames are captured
 
 
 class Head:
     """The index of each value of a request's header in the tuple that `RequestDirection` unpacks."""
 
-    REQUEST_BYTES, API_KEY, API_VERSION, CORRELATION_ID = range(4)
+    REQUEST_BYTES: Final = 0
+    API_KEY: Final = 1
+    API_VERSION: Final = 2
+    CORRELATION_ID: Final = 3
 
 
 class Recorder(Protocol):

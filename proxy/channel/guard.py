@@ -301,7 +301,7 @@ class _Watch(Guarded):
         self._direction = direction
         self.owes = owes  # a response
 
-    def __call__(self, buf: bytearray | memoryview, start: int, stop: int) -> None:
+    def check(self, buf: bytearray | memoryview, start: int, stop: int) -> None:
         """Replace a topic's name if it is ours."""
         direction = self._direction
         own = _own(direction.state)
@@ -336,7 +336,7 @@ def _unusual_produce(
         direction.walk = ProduceWalk(version, head[0], None)
         order = WALK
     if direction.walk is not None:
-        direction.walk.watch = watch
+        direction.walk.watch = watch.check
     if watch.owes:
         correlation_id, version, owed = state.in_flight[-1]
         restored = _Restored(produce.NOT_MUTED if owed is None else owed, key, watch)
@@ -366,7 +366,7 @@ def _look_at_front(
         direction.state.guarded = _Watch(direction, owes=bool(acks))
     elif (TOPIC, bytes(buf[name_at:name_end])) in wanted:
         watch = _Watch(direction, owes=bool(acks))
-        watch(buf, name_at, name_end)
+        watch.check(buf, name_at, name_end)
         direction.state.guarded = watch
     elif name_end - body <= _PASSED_BYTES_MAX:
         direction.state.passed_front = bytes(buf[body:name_end])

@@ -119,11 +119,9 @@ def own_names(
     names = sorted({name for _, name in wanted})
     stand_ins: dict[bytes, bytes] = {}
     for name in names:
-        stand_ins[name] = next(
-            stand_in
-            for character in _ILLEGAL.encode()
-            if (stand_in := _stand_in(name, character)) not in (*names, *stand_ins.values())
-        )
+        taken = {*names, *stand_ins.values()}
+        candidates = (_stand_in(name, character) for character in _ILLEGAL.encode())
+        stand_ins[name] = next(candidate for candidate in candidates if candidate not in taken)
     return OwnNames(
         wanted=wanted,
         parts=tuple(name for name in names if not any(other != name and other in name for other in names)),

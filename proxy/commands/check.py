@@ -25,7 +25,7 @@ from proxy.config import Address, Config, ListenerOptions, load, read_definition
 from proxy.config.checks import PortRange, bound_ports
 from proxy.control.cluster.bypasses import is_unguarded, own_things, warning_of
 from proxy.control.quotas.quota_topic import access_of, audit_spec, compacted_spec, require_aiokafka
-from proxy.system import logs
+from proxy.system import compiled, logs
 from proxy.system.errors import SluiceError
 from proxy.system.hosts import is_ip
 from proxy.topics.topic import Access, ProblemError, TopicSpec, find
@@ -118,7 +118,9 @@ def _read(options: argparse.Namespace) -> tuple[Config, Definitions]:
 
 
 def _warnings(config: Config, definitions: Definitions) -> Sequence[str]:
-    return (*config.warnings, *unwritable(config), *unenforced(definitions.entries(), config.quotas.file))
+    found = (*config.warnings, *unwritable(config), *unenforced(definitions.entries(), config.quotas.file))
+    unused = compiled.warning()
+    return (*found, unused) if unused else found
 
 
 def _print_document(options: argparse.Namespace) -> int:

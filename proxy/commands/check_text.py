@@ -8,6 +8,7 @@ from proxy.commands.quota_formats import as_table
 from proxy.commands.servers import Document, read_document
 from proxy.config import Address, Config, FleetOptions, ListenerOptions, engine_options
 from proxy.config.schema import Options
+from proxy.system import compiled
 from proxy.system.errors import ConfigError, ServerError
 from proxy.system.files import read_secret
 from quotas.definitions.amounts import write_bytes
@@ -31,6 +32,7 @@ def described(config: Config, definitions: Definitions) -> Iterator[str]:
     yield from reassignment(config)
     yield from capture(config)
     yield f"admin: {f'http://{config.admin.bind}/' if config.admin.bind else 'none'}"
+    yield f"data path: {compiled.form()}"
 
 
 def capture(config: Config) -> Iterator[str]:
@@ -385,8 +387,9 @@ def _differences(config: Config, definitions: Definitions, own_name: str, page: 
 
 # ----------------------------------------------------------------------------------------------------
 # `--format json`: one document, with names and units of the configuration. Its keys are config, problem ("" without an
-# error), warnings, listeners, quotas, replication, fleet, reassignment, capture and admin, and without `--offline` also
-# cluster and the members of a fleet. If the configuration cannot be read, it has the first two only.
+# error), warnings, listeners, quotas, replication, fleet, reassignment, capture, admin and data_path (compiled or
+# interpreted), and without `--offline` also cluster and the members of a fleet. If the configuration cannot be read, it
+# has the first two only.
 
 
 ENTITIES_SHOWN_MAX: Final = 10_000
@@ -427,6 +430,7 @@ def describe(config: Config, limits: Mapping[Entity, Mapping[str, float]]) -> di
         if capture.directory is None
         else {"directory": str(capture.directory), **_picked(capture, _CAPTURE_KEYS)},
         "admin": None if config.admin.bind is None else str(config.admin.bind),
+        "data_path": compiled.form(),
     }
 
 

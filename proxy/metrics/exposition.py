@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from proxy.metrics.families import Family, metric, of_captures, of_proxy, of_rows, single
 from proxy.metrics.replication import ReplicationMetrics
 from proxy.metrics.series import Quotas, QuotaSeries, no_waits
+from proxy.system import compiled
 from proxy.system.stats import Stats
 from quotas.throttles.figures import QuotaView
 
@@ -112,9 +113,10 @@ class Metrics:
             ("workers", "Processes that relay, as configured", self._workers),
         ):
             families.append(single(f"sluice_{name}", "gauge", text, value))
-        versions = self._version, ".".join(map(str, sys.version_info[:3]))
-        text = "Always 1; the labels are the versions"
-        families.append(Family("sluice_build_info", "gauge", text, ("version", "python"), [(versions, 1.0)]))
+        labels = ("version", "python", "data_path")
+        values = self._version, ".".join(map(str, sys.version_info[:3])), compiled.form()
+        text = "Always 1; the labels are the versions, and whether the data path is compiled or interpreted"
+        families.append(Family("sluice_build_info", "gauge", text, labels, [(values, 1.0)]))
         return map(metric, families)
 
 

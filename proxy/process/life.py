@@ -194,7 +194,7 @@ SILENT_SECONDS: Final = 2.5  # a worker beats every second
 _RUN_BITS: Final = 62
 _END_SECONDS_MAX: Final = 5.0  # after the end of the link
 _LAST_SECONDS_MAX: Final = 1.0  # for its last messages
-_MODULE: Final = "proxy.process.worker"
+_MODULE: Final = "proxy.process"
 
 
 class Life:

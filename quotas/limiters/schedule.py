@@ -172,7 +172,7 @@ class ScheduledLimiter(VirtualSchedule):
         ):
             paid_ms = self._paid_ms
             if paid_ms < now_ms:
-                paid_ms = now_ms
+                paid_ms = float(now_ms)
             if paid_ms - self._fetch_ahead_ms <= now_ms:
                 self._paid_ms = paid_ms = paid_ms + expected / self._rate
                 virtual = self._queue.virtual

@@ -192,10 +192,10 @@ class ClientThrottle(ThrottleCounters):
 # the budget for kept bytes, together with the lengths of unbounded names.
 
 CLIENT_BYTES: Final = 1024  # without user and client id
-LIMITER_BYTES: Final = 1792  # for one direction
-PREDICTION_BYTES: Final = 1024  # of a limiter that only observes
-REQUEST_LIMITER_BYTES: Final = 2048
+LIMITER_BYTES: Final = 2304  # for one direction
+PREDICTION_BYTES: Final = 3072  # of a limiter that only observes
+REQUEST_LIMITER_BYTES: Final = 2560
 MUTATION_LIMITER_BYTES: Final = 1024
-TOPIC_BYTES: Final = 2560  # with its limiter and its name
+TOPIC_BYTES: Final = 3584  # with its limiter and its name
 USER_CONNECTIONS_BYTES: Final = 640
 ADDRESS_BYTES: Final = 1536  # with its windows

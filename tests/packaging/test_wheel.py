@@ -4,6 +4,7 @@ import contextlib
 import json
 import signal
 import subprocess
+import sys
 import tomllib
 import zipfile
 from http.client import HTTPConnection
@@ -63,6 +64,24 @@ def test_check_judges_the_example_configuration(installed: Path, tmp_path: Path)
     )
 
     assert "is right" in said
+
+
+def test_wheel_with_the_compiled_data_path_runs_in_both_forms(installed: Path, tmp_path: Path) -> None:
+    env = {**bare_environment(), "SLUICE_COMPILE": "1"}
+    build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path)
+    run(*build, cwd=ROOT, env=env)
+    (built,) = tmp_path.glob("*.whl")
+    assert not built.stem.endswith("-py3-none-any")
+    unpacked = tmp_path / "unpacked"
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(unpacked)
+
+    # The packages of the bare environment, this wheel's modules before its own.
+    check = (installed / "sluice", "check", "--offline", "--config", ROOT / "sluice.example.toml")
+    env = {**bare_environment(), "PYTHONPATH": str(unpacked)}
+    said = {pure: run(*check, cwd=tmp_path, env={**env, "SLUICE_PURE": pure}) for pure in ("0", "1")}
+    assert "data path: compiled\n" in said["0"]
+    assert "data path: interpreted\n" in said["1"]
 
 
 def test_pipeline_names_the_missing_packages(installed: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ what was left out, with the follower's offsets; and in the end, with the throttl
 
 from copy import deepcopy
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -160,7 +161,7 @@ class ReplicaSessions(RuleBasedStateMachine):
             assert offset == self.leader.ends[key], key
 
 
-TestReplicaSessions = ReplicaSessions.TestCase
+TestReplicaSessions = pytest.mark.interpreted(ReplicaSessions.TestCase)
 TestReplicaSessions.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -20,6 +20,7 @@ class Interrupted(ModuleType):
 def test_ctrl_c_while_modules_are_loaded_is_an_exit_code(
     monkeypatch: pytest.MonkeyPatch, entry: ModuleType
 ) -> None:
+    monkeypatch.setenv("SLUICE_PURE", "1")  # this process has the modules already
     package = entry.__name__.partition(".")[0]
     monkeypatch.setitem(sys.modules, f"{package}.cli", Interrupted(f"{package}.cli"))
     assert entry.main() == 130
@@ -29,6 +30,7 @@ def test_ctrl_c_while_modules_are_loaded_is_an_exit_code(
 def test_command_line_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], entry: ModuleType, program: str
 ) -> None:
+    monkeypatch.setenv("SLUICE_PURE", "1")
     monkeypatch.setattr(sys, "argv", [program, "--help"])
     with pytest.raises(SystemExit) as ended:
         entry.main()

@@ -8,7 +8,7 @@ import pytest
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX, EXPIRE_MS, EXPIRE_SOON_MS, OTHER, Engine
-from quotas.options import EngineOptions, Policy
+from quotas.options import EngineOptions, Mode, Policy
 from quotas.throttles.figures import CLIENT_BYTES, LIMITER_BYTES
 
 MB = 1_000_000
@@ -45,9 +45,12 @@ def use(quotas: Engine, client_id: str, times_ms: range = range(1)) -> None:
 
 
 @pytest.mark.parametrize("policy", ["kip13", "schedule"])
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
 @pytest.mark.parametrize("definitions", [None, ALL], ids=["unlimited", "limited"])
-def test_clients_take_no_more_memory_than_they_count(policy: Policy, definitions: Definitions | None) -> None:
-    quotas = engine(definitions, policy=policy)
+def test_clients_take_no_more_memory_than_they_count(
+    policy: Policy, mode: Mode, definitions: Definitions | None
+) -> None:
+    quotas = engine(definitions, policy=policy, mode=mode)
     use(quotas, "first")  # and what is made once
     counted = quotas.client_bytes
     tracemalloc.start()

@@ -13,6 +13,7 @@ from proxy.commands import check, check_text
 from proxy.commands.check import machine_warnings
 from proxy.commands.check_text import Members
 from proxy.config import Address, Config
+from proxy.system import compiled
 from proxy.system.errors import SluiceError
 from proxy.topics.topic import ProblemError, TopicSpec
 from quotas.definitions.definitions import Definitions
@@ -64,6 +65,7 @@ def test_gateway_is_described(checked: Checked, tmp_path: Path) -> None:
         "  user 'u': producer_byte_rate 5k",
         "  every other client id: no consumer limit",
         "admin: http://127.0.0.1:19080/",
+        f"data path: {compiled.form()}",
         f"{tmp_path / 'sluice.toml'} is right; the cluster was not asked.",
     ]
 

@@ -42,5 +42,5 @@ print("run", *(name for name in sys.modules if name.startswith(("proxy.fleet", "
 
 
 def test_worker_of_another_version_does_not_start() -> None:
-    ended = run("-m", "proxy.process.worker", "0", "9.9.9")
+    ended = run("-m", "proxy.process", "0", "9.9.9")
     assert (ended.returncode, "control is 9.9.9: restart it" in ended.stderr) == (1, True)

@@ -99,6 +99,7 @@ def test_incomplete_frame_is_not_kept() -> None:
     assert complete_frame(b"1234", 0) == b"1234"
 
 
+@pytest.mark.interpreted
 def test_frames_beyond_size_and_number_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FRAME_BYTES_MAX", 30)
     assert kept("keep", HEARTBEAT, frames.heartbeat()) == b""

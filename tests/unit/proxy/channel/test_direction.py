@@ -263,6 +263,7 @@ def test_unknown_ids_count_against_the_default_topics_limit_together() -> None:
     assert talk.mute_left_ms(0) == 2050
 
 
+@pytest.mark.interpreted
 def test_ids_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_quotas, "UNNAMED_MAX", 1)
     talk = limited(engine(ids=False))

@@ -364,6 +364,7 @@ def test_partition_named_and_forgotten_at_once_is_not_waited_for() -> None:
     assert (b"x" * 16, 7) not in run(replica_link.decide()).limits
 
 
+@pytest.mark.interpreted
 def test_follower_that_grows_beyond_what_is_remembered_begins_anew_and_passes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -99,6 +99,7 @@ def test_forgotten_replicas_take_a_turn_for_each_portion_of_each_walk() -> None:
     assert shown(followed(PLENTY), forgetting(COUNT, epoch=1)) == 1 + 5 * FULL
 
 
+@pytest.mark.interpreted
 def test_response_for_thousands_is_taken_so_many_partitions_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     channel = followed(PLENTY)
     shown(channel, ALL_CHANGED)

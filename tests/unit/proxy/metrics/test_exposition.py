@@ -1,6 +1,7 @@
 """What /metrics shows, and that docs/metrics.md says so."""
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -21,6 +22,7 @@ from proxy.metrics.exposition import Metrics
 from proxy.metrics.families import Family, of_workers
 from proxy.metrics.fleet import FleetFigures, FleetMetrics
 from proxy.metrics.replication import ReplicationMetrics
+from proxy.system import compiled
 from proxy.system.stats import CaptureStats, Stats
 from proxy.topics.log import Inbox
 from proxy.topics.records import Problem, Record
@@ -315,7 +317,8 @@ def test_latency_buckets_add_up() -> None:
 def test_metrics_of_the_process() -> None:
     found = samples(written(Stats(), KnownClients(enforcing=False)))
     assert found["sluice_enforcing"] == {(): 0}
-    assert next(iter(found["sluice_build_info"]))[1] == "1.2.3"
+    python = ".".join(map(str, sys.version_info[:3]))
+    assert found["sluice_build_info"] == {(compiled.form(), python, "1.2.3"): 1}  # by the labels' names
     assert found["process_resident_memory_bytes"][()] > 0
 
 

@@ -83,6 +83,7 @@ def test_address_is_forgotten_when_its_window_is_over() -> None:
     assert len(found) == 1
 
 
+@pytest.mark.interpreted
 def test_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "ADDRESSES_MAX", 10)  # a hundred thousand take a second
     found, _ = rates()

@@ -123,6 +123,7 @@ def test_entry_put_later_is_seen_at_the_update() -> None:
     assert not quotas.charges_fetched_topics
 
 
+@pytest.mark.interpreted
 def test_topics_beyond_the_bound_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_quotas, "TOPICS_MAX", 2)
     definitions = Definitions(
@@ -182,6 +183,7 @@ def test_topic_that_owes_is_kept(options: EngineOptions, size: int, until_ms: in
     assert expired(quotas, until_ms) == []
 
 
+@pytest.mark.interpreted
 def test_idle_topics_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_quotas, "TOPICS_MAX", 3)
     entries = {Entity(topic=DEFAULT): {PRODUCE: 1000, FETCH: 1000}, Entity(topic="own"): {PRODUCE: 1000}}
@@ -196,6 +198,7 @@ def test_idle_topics_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept == [(PRODUCE, "own"), (PRODUCE, "a"), (PRODUCE, topic_quotas.OTHER)]
 
 
+@pytest.mark.interpreted
 def test_invented_topics_push_no_real_one_out_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_quotas, "TOPICS_MAX", 50)
     quotas = engine(DEFAULT)
