@@ -219,4 +219,4 @@ lock: $(VENV)/.stamp ## Renew requirements/*.txt from pyproject.toml and require
 
 .PHONY: clean
 clean: ## Remove what the targets made
-	rm -rf $(VENV) build dist tests/cluster/libs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist proxy/compiled tests/cluster/libs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
