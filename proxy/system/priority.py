@@ -27,7 +27,10 @@ class Priority:
         self.batch = False
         self._used_ns = process_time_ns()
         self._at_ns = monotonic_ns()
-        self._usable = hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_OTHER
+        try:
+            self._usable = hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_OTHER
+        except OSError:  # musl has no such call
+            self._usable = False
 
     def adapt(self, used_ns: int, now_ns: int) -> None:
         """Set the policy by the CPU time since the last call; `used_ns` is that of the process in all."""

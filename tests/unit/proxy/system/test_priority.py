@@ -61,6 +61,18 @@ def test_policy_of_the_start_is_left_alone() -> None:
     assert {clock.second(0.0), clock.second(1.0), clock.second(0.0)} == {os.SCHED_BATCH}
 
 
+def test_policy_that_cannot_be_read_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lack(_: int) -> int:
+        raise OSError(38, "Function not implemented")
+
+    with monkeypatch.context() as context:
+        context.setattr(os, "sched_getscheduler", lack)
+        priority = Priority()
+        priority.adapt(10**18, 10**18)
+        priority.adapt(2 * 10**18, 2 * 10**18)
+    assert not priority.batch
+
+
 def test_refused_policy_is_tried_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
