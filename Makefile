@@ -69,7 +69,7 @@ WITH_WORKERS := $(patsubst %,tests/integration/test_%.py,tls sasl capture quota_
 .PHONY: test
 test: jars languages compiled ## Every test: unit, then all that need real brokers, then what is shipped
 	$(MAKE) --no-print-directory unit
-	$(PYTEST) -p tests.support.compiled --numprocesses 2 --dist worksteal tests/unit tests/property tests/component/proxy/net $(ARGS)
+	$(PYTEST) -p tests.compiled --numprocesses 2 --dist worksteal tests/unit tests/property tests/component/proxy/net $(ARGS)
 	$(MAKE) --no-print-directory --jobs 2 --output-sync component spark
 	$(PYTEST) --doctest-modules --numprocesses 2 --dist loadfile tests/hostile $(ARGS)
 	$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/integration tests/interop tests/oracle tests/packaging $(ARGS)

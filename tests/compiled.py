@@ -1,4 +1,4 @@
-"""A plugin of pytest that tests the compiled form of the data path: `pytest -p tests.support.compiled`.
+"""A plugin of pytest that tests the compiled form of the data path: `pytest -p tests.compiled`.
 
 It loads before any conftest, so that no module of the data path is imported yet. The processes of pytest-xdist load
 their plugins later than that, except those named in the environment.
