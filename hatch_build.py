@@ -80,10 +80,11 @@ def build(root: Path, target: Path) -> bool:
             shutil.copytree(root / package, work / package, ignore=ignored)
         shutil.copy(root / "pyproject.toml", work)
         lowering = Lowering()
-        for text in [(root / path).read_text() for path in paths]:
+        texts = {path: (root / path).read_text() for path in paths}
+        for text in texts.values():
             lowering.learn(text)
-        for path in paths:
-            (work / path).write_text(lowering.lowered((root / path).read_text()))
+        for path, text in texts.items():
+            (work / path).write_text(lowering.lowered(text))
         os.chdir(work)  # mypyc finds modules from here
         try:
             options = [f"--python-version=3.{sys.version_info.minor}", f"--cache-dir={work}/cache"]

@@ -218,8 +218,6 @@ class Pipes:
 READ_BYTES_MAX: Final = 68 * 1024
 
 
-# One relay in sixteen is timed for the latency histogram: those that begin within 4 us of each 65 us of the clock.
-SAMPLE_MASK_NS: Final = 0xF000
 # The most pumps whose output waits for the sockets of the same turn: about a millisecond's reads, 128 KiB.
 _DEFERRING_MAX: Final = 64
 

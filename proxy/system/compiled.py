@@ -52,7 +52,7 @@ def install(directory: Path = _DIRECTORY) -> None:
     """
     if _pure() or problem(directory) is not None:
         return
-    modules = _modules(directory)
+    modules = _modules(directory, _manifest(directory))
     if not modules.keys() & sys.modules.keys():
         sys.meta_path.insert(0, _Finder(modules))
 
@@ -65,7 +65,7 @@ def form() -> str:
 
 def warning(directory: Path = _DIRECTORY) -> str:
     """Return why the compiled modules are not used although they are there, for people; "" if that is as wanted."""
-    found = "" if _pure() else problem(directory)
+    found = "" if _pure() or form() == COMPILED else problem(directory)
     return f"{_NAME} is not used: {found} (`make compiled`)" if found else ""
 
 
@@ -80,7 +80,7 @@ def problem(directory: Path = _DIRECTORY) -> str | None:
     root = directory.parents[1]
     if any(_digest(root / path) != digest for path, digest in manifest["sources"].items()):
         return "its sources have changed since it was made"
-    if not all(map(os.path.isfile, _modules(directory).values())):
+    if not all(map(os.path.isfile, _modules(directory, manifest).values())):
         return "it was made for another Python"
     return None
 
@@ -100,8 +100,7 @@ def _digest(source: Path) -> str:
     return hashlib.sha256(source.read_bytes()).hexdigest() if source.is_file() else ""
 
 
-def _modules(directory: Path) -> dict[str, str]:
+def _modules(directory: Path, manifest: dict[str, dict[str, str]]) -> dict[str, str]:
     """Return the path of each compiled module's extension, by the module's name."""
-    paths = _manifest(directory)["modules"]
-    names = [_GROUP, *(path.removesuffix(".py").replace("/", ".") for path in paths)]
+    names = [_GROUP, *(path.removesuffix(".py").replace("/", ".") for path in manifest["modules"])]
     return {name: str(directory.joinpath(*name.split("."))) + EXTENSION_SUFFIXES[0] for name in names}

@@ -41,7 +41,7 @@ class Priority:
             return
         before = os.SCHED_BATCH if self.batch else os.SCHED_OTHER
         try:
-            if os.sched_getscheduler(0) != before:  # somebody has set another one meanwhile
+            if os.sched_getscheduler(0) != before:  # another one was set meanwhile
                 self._usable = False
                 return
             os.sched_setscheduler(0, os.SCHED_BATCH if batch else os.SCHED_OTHER, os.sched_param(0))
