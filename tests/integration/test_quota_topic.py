@@ -85,7 +85,7 @@ def test_kafka_configs_alters_at_one_process_and_describes_at_another(kafka: Clu
 
 
 def consumed(kafka: Cluster, topic: str, count: int) -> list[str]:
-    """What docs/operations.md says about reading the audit topic."""
+    """What docs/how-to/quotas-in-a-topic.md says about reading the audit topic."""
     printed = tools.run(
         tools.CONSOLE_CONSUMER,
         *("--bootstrap-server", kafka.bootstrap(), "--topic", topic, "--from-beginning"),

@@ -97,10 +97,10 @@ def test_alerts_fire_when_they_should() -> None:
 
 def test_alerts_have_names_of_their_own_and_are_explained() -> None:
     names = [rule["alert"] for rule in _rules()]
-    operations = (ROOT / "docs" / "operations.md").read_text()
+    explained = (ROOT / "docs" / "how-to" / "monitor.md").read_text()
 
     assert len(set(names)) == len(names)
-    assert [name for name in names if f"`{name}`" not in operations] == []
+    assert [name for name in names if f"`{name}`" not in explained] == []
 
 
 @pytest.mark.parametrize("panel", _panels(), ids=lambda panel: f"{panel['id']}-{panel['title']}")

@@ -1,4 +1,4 @@
-"""The README's quick start, the first hour of docs/operations.md, and the gateway's compose and Kubernetes files.
+"""The README's first minute, docs/tutorial.md, and the gateway's compose and Kubernetes files.
 
 Their commands are carried out one by one as printed, on real brokers. Addresses, ports and the place of the
 installation are replaced: other tests run at the same time. What needs a container engine is left out; what its
@@ -21,6 +21,7 @@ from tests.conftest import CreateTopic
 from tests.packaging.conftest import ROOT
 from tests.support.numbered import write_all
 from tests.support.printed import PrintedShell, commands, commented, fenced, overrides, section
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -57,16 +58,15 @@ class Ports:
         return overrides(self.bootstrap, self.first_broker, self.admin)
 
 
-def write(bootstrap: str, topic: str, client_id: str) -> None:
-    """Write one record through Sluice."""
-    write_all(bootstrap, topic, [b"x" * 100_000], settings={"client.id": client_id})
+def write(bootstrap: str, topic: str, client_id: str, records: int = 1) -> None:
+    """Write records of 100 kB through Sluice."""
+    write_all(bootstrap, topic, [b"x" * 100_000] * records, settings={"client.id": client_id})
 
 
-def test_quick_start_of_the_readme(kafka: Cluster, checkout: Path, create_topic: CreateTopic) -> None:
+def test_first_minute_of_the_readme(kafka: Cluster, checkout: Path, create_topic: CreateTopic) -> None:
     ports = Ports()
     sluice, pages = f"{HOST}:{ports.bootstrap}", f"{HOST}:{ports.admin}"
-    text = section((ROOT / "README.md").read_text(), "## Running in a minute")
-    _, start, look = fenced(text.partition("### ")[0])
+    _, start, look = fenced(section((ROOT / "README.md").read_text(), "## The first minute"))
     replaced = {"localhost:9092": kafka.bootstrap(), "127.0.0.1:19090": sluice, "localhost:19080": pages}
 
     with PrintedShell(checkout, replaced, {"SLUICE_ADMIN__BIND": pages}) as shell:
@@ -82,11 +82,11 @@ def test_quick_start_of_the_readme(kafka: Cluster, checkout: Path, create_topic:
     assert tomllib.loads(quotas) == {"quota": [{"client_id": "reports", "producer_byte_rate": "4M"}]}
 
 
-def test_first_hour_of_operations(kafka: Cluster, checkout: Path, create_topic: CreateTopic) -> None:
+def test_first_hour_of_the_tutorial(kafka: Cluster, checkout: Path, create_topic: CreateTopic) -> None:
     ports = Ports()
     home = checkout / "opt"
-    text = section((ROOT / "docs" / "operations.md").read_text(), "## The first hour")
-    install, check, ready, look, enforce = fenced(text)
+    text = (ROOT / "docs" / "tutorial.md").read_text()
+    install, check, ready, look, enforce, explain, left = fenced(text)
     configuration, quotas = fenced(text, "toml")
     replaced = {
         "/opt/sluice": str(home),
@@ -108,6 +108,9 @@ def test_first_hour_of_operations(kafka: Cluster, checkout: Path, create_topic: 
         assert "spared" in shell.run(look)
         for command in commands(enforce):
             shell.run(command)
+        write(f"{HOST}:{ports.bootstrap}", create_topic(), "reports", records=60)  # 6 MB at 2 MB/s
+        assert "producer_byte_rate 2.0 MB/s of client-id 'reports'" in shell.run(explain)
+        until(lambda: shell.run(left).strip().endswith(" 0.0"), "no client is left")
 
 
 class Container:

@@ -28,7 +28,7 @@ OWN_TOPICS: Final = {"__sluice", "__sluice-quotas", "__sluice-audit"}
 
 
 class Gateway:
-    """One machine of the README's fleet.
+    """One machine of the two.
 
     Args:
         directory: its directory.
@@ -48,11 +48,14 @@ class Gateway:
         }
 
 
+def two_gateways() -> str:
+    return section((ROOT / "docs" / "how-to" / "fleet.md").read_text(), "## Two gateways")
+
+
 @pytest.fixture
 def gateways(kafka: Cluster, tmp_path: Path) -> Iterator[dict[str, tuple[Gateway, PrintedShell]]]:
-    """Both machines, with the README's file and admin.properties; nothing runs."""
-    text = section((ROOT / "README.md").read_text(), "### For production")
-    (configuration,) = fenced(text, "toml")
+    """Both machines, with the page's file and admin.properties; nothing runs."""
+    (configuration,) = fenced(two_gateways(), "toml")
     made = {name: Gateway(name, tmp_path, kafka, free_ports(7)) for name in GATEWAYS}
     first = made["gw-1"]
     with ExitStack() as stack:
@@ -78,8 +81,8 @@ def gateways(kafka: Cluster, tmp_path: Path) -> Iterator[dict[str, tuple[Gateway
 
 
 def serve(gateways: dict[str, tuple[Gateway, PrintedShell]]) -> list[str]:
-    """Start both as the README says; return its commands that look at them."""
-    secret, start, look = fenced(section((ROOT / "README.md").read_text(), "### For production"))
+    """Start both as the page says; return its commands that look at them."""
+    secret, start, look = fenced(two_gateways())
     (first, shell), (second, _) = gateways.values()
     shell.run(commands(secret)[0])
     (second.directory / "fleet.secret").write_bytes((first.directory / "fleet.secret").read_bytes())

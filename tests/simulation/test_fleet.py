@@ -204,7 +204,7 @@ def test_two_members_with_two_workers_keep_one_quota(
     fleet = Fleet(LIMIT, connections, ClientOptions(size=size, consumes=consumes))
     world = fleet.world
     world.run(BEGIN_MS + 62_500)
-    # The whole of it from 2.5 s after it begins, wherever the connections are (docs/operations.md).
+    # The whole of it from 2.5 s after it begins, wherever the connections are (docs/how-to/fleet.md).
     assert world.ratio(LIMIT, BEGIN_MS + 2500, BEGIN_MS + 62_500) >= 0.98
     assert world.ratio(LIMIT, BEGIN_MS + 10_000, BEGIN_MS + 60_000) == pytest.approx(0.99, abs=0.02)
     most = 1.02 + 1 / 60 + len(connections) * size / LIMIT / 60

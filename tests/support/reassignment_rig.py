@@ -5,8 +5,8 @@
         rig.tool(front.bootstrap, {"t": [[3, 4]]}, "--execute")  # Kafka's own, as a user who may
         rig.until_moved("t", {0: (3, 4)})
 
-Clients come in by SASL: `bob` may do everything, `alice` nothing, `sluice` what docs/operations.md says. What brokers
-have is read off the brokers themselves, never through a gateway.
+Clients come in by SASL: `bob` may do everything, `alice` nothing, `sluice` what docs/how-to/reassignments.md says.
+What brokers have is read off the brokers themselves, never through a gateway.
 """
 
 import asyncio

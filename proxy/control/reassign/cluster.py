@@ -6,7 +6,7 @@ a broker's metadata, which may lag behind: `reconcile` tolerates that.
 
 A submission without a response may or may not have been executed. It is never submitted again; its result is read.
 
-Permissions: Describe and Alter on the cluster, Describe and DescribeConfigs on topics (docs/operations.md).
+Permissions: Describe and Alter on the cluster, Describe and DescribeConfigs on topics (docs/how-to/reassignments.md).
 """
 
 import asyncio

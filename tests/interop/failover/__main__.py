@@ -1,6 +1,6 @@
 """`make failover`: how soon clients work again when one of two gateways dies, by family, release and way to them.
 
-A whole run takes 20 minutes and writes the table into docs/operations.md; one with `--clients` or
+A whole run takes 20 minutes and writes the table into docs/how-to/when-a-gateway-dies.md; one with `--clients` or
 `--situations` only prints it.
 """
 
@@ -24,7 +24,7 @@ from tests.interop.families import FAMILIES, ROOT, Family, java_of
 from tests.interop.runs import Crowd, side_by_side
 from tests.support.gateways import BALANCED, LISTED, NAMED, Way, haproxy
 
-DOCUMENT: Final = ROOT / "docs" / "operations.md"
+DOCUMENT: Final = ROOT / "docs" / "how-to" / "when-a-gateway-dies.md"
 # Each has two gateways, which mostly wait: more than there are cores, fewer than disturb each other.
 _LANES: Final = 8
 _TRIES_MAX: Final = 3
