@@ -99,7 +99,7 @@ refusals: jars languages ## What each client family makes of refused Produce req
 	@$(BIN)/python -m tests.interop.refusals $(ARGS)
 
 .PHONY: failover
-failover: jars languages ## How soon each client works again when a gateway dies; writes docs/operations.md; 20 minutes
+failover: jars languages ## How soon each client works again when a gateway dies; writes docs/how-to/when-a-gateway-dies.md; 20 minutes
 	@$(BIN)/python -m tests.interop.failover $(ARGS)
 
 .PHONY: oracle
@@ -113,6 +113,14 @@ spark: $(VENV)/.stamp ## The Spark pipeline on a local session
 .PHONY: packaging
 packaging: $(VENV)/.stamp ## The wheel in a bare environment, container files, documents
 	$(PYTEST) tests/packaging $(ARGS)
+
+.PHONY: docs
+docs: $(VENV)/.stamp ## The documents as a site, in build/site; its search also works in files
+	$(BIN)/zensical build --strict --clean
+
+.PHONY: reference
+reference: $(VENV)/.stamp ## Renew docs/command-options.md and docs/v1.schema.json from the code
+	@$(BIN)/python -m tests.support.reference
 
 .PHONY: hostile
 hostile: jars ## Every attack in its long form, half an hour; writes the table in docs/security.md
