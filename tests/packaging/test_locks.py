@@ -58,7 +58,7 @@ def test_readme_has_the_name_on_the_package_index_and_the_command() -> None:
 
     assert f"The distribution is named `{project['name']}`" in readme
     assert set(project["scripts"]) == {"sluice", "sluice-offline"}
-    assert all(f".venv/bin/{command} " in readme for command in project["scripts"])
+    assert all(f"`{command}`" in readme for command in project["scripts"])
 
 
 @pytest.mark.parametrize("extra", _EXTRAS)
