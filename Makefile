@@ -63,16 +63,34 @@ format: $(VENV)/.stamp ## Let ruff put right what it can
 WITH_WORKERS := $(patsubst %,tests/integration/test_%.py,tls sasl capture quota_api drain relay replication \
   live_config own_things topic_quotas)
 
-# Unit tests first: they say in seconds what the others would say in minutes. Spark computes while components wait. Then
-# everything that needs brokers, in three processes with three brokers each: these tests wait for brokers and clients most
-# of the time. A module stays whole, since what is dear in it is set up once.
+# Unit tests first: they say in seconds what the others would say in minutes. Spark computes while components wait.
 .PHONY: test
 test: jars languages compiled ## Every test: unit, then all that need real brokers, then what is shipped
 	$(MAKE) --no-print-directory unit
-	$(PYTEST) -p tests.compiled --numprocesses 2 --dist worksteal tests/unit tests/property tests/component/proxy/net $(ARGS)
+	$(MAKE) --no-print-directory test-compiled
 	$(MAKE) --no-print-directory --jobs 2 --output-sync component spark
+	$(MAKE) --no-print-directory test-hostile
+	$(MAKE) --no-print-directory test-brokers
+	$(MAKE) --no-print-directory test-workers
+
+.PHONY: test-compiled
+test-compiled: compiled ## Unit and property tests, and those of sockets, with the compiled data path
+	$(PYTEST) -p tests.compiled --numprocesses 2 --dist worksteal tests/unit tests/property tests/component/proxy/net $(ARGS)
+
+.PHONY: test-hostile
+test-hostile: jars ## Every attack in its short form
 	$(PYTEST) --doctest-modules --numprocesses 2 --dist loadfile tests/hostile $(ARGS)
-	$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/integration tests/interop tests/oracle tests/packaging $(ARGS)
+
+# In three processes with three brokers each: these tests wait for brokers and clients most of the time. A module stays
+# whole, since what is dear in it is set up once. All four kinds in one go, or there would be four ends to wait for.
+WAITING := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
+.PHONY: test-brokers
+test-brokers: jars languages ## integration, interop, oracle and packaging
+	$(PYTEST) $(WAITING) tests/integration tests/interop tests/oracle tests/packaging $(ARGS)
+
+.PHONY: test-workers
+test-workers: jars ## Some of tests/integration, with two workers
 	SLUICE_PURE=1 SLUICE_PROCESS__WORKERS=2 $(PYTEST) --numprocesses 3 --dist loadfile $(WITH_WORKERS) $(ARGS)
 
 # Its first call compiles for 20 s, in every process anew while the sources change: no unit test runs it.
