@@ -47,11 +47,23 @@ compiled: $(VENV)/.stamp ## The data path compiled with mypyc, into proxy/compil
 	$(BIN)/python hatch_build.py
 
 .PHONY: check
-check: $(VENV)/.stamp ## Lint, format, types, import contracts
+check: $(VENV)/.stamp workflows ## Lint, format, types, import contracts, workflows
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Without Go actionlint is left out, as the Go clients of the tests are, except where CI=true.
+ACTIONLINT := $(if $(or $(shell command -v go),$(filter true,$(CI))),build/bin/actionlint)
+
+build/bin/actionlint: requirements/go/go.mod requirements/go/go.sum
+	GOTOOLCHAIN=local go -C requirements/go build -mod=readonly -o $(CURDIR)/$@ github.com/rhysd/actionlint/cmd/actionlint
+
+.PHONY: workflows
+workflows: $(VENV)/.stamp $(ACTIONLINT) ## What the host of the repository runs: actionlint, zizmor, shellcheck
+	$(if $(ACTIONLINT),$(ACTIONLINT) -shellcheck $(BIN)/shellcheck -pyflakes=,@echo "go is not on the PATH: actionlint is skipped" >&2)
+	$(BIN)/zizmor --offline --quiet --persona=auditor --strict-collection .github
+	$(BIN)/shellcheck .ci/run
 
 .PHONY: format
 format: $(VENV)/.stamp ## Let ruff put right what it can
@@ -64,6 +76,7 @@ WITH_WORKERS := $(patsubst %,tests/integration/test_%.py,tls sasl capture quota_
   live_config own_things topic_quotas)
 
 # Unit tests first: they say in seconds what the others would say in minutes. Spark computes while components wait.
+# .github/workflows/ci.yml runs the same parts side by side.
 .PHONY: test
 test: jars languages compiled ## Every test: unit, then all that need real brokers, then what is shipped
 	$(MAKE) --no-print-directory unit
