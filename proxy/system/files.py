@@ -75,7 +75,7 @@ def read(path: Path, bytes_max: int) -> bytes:
     Raises:
         OSError: it cannot be opened, is not a regular file, or is larger than `bytes_max`; `strerror` says which.
     """
-    with _Bounded(path, bytes_max) as file:
+    with _Bounded(open_file(path), path, bytes_max) as file:
         return file.readall()
 
 
@@ -121,7 +121,7 @@ def open_text(path: Path, bytes_max: int) -> Iterator[TextIO]:
         UnicodeDecodeError: while it is read: it is not UTF-8.
     """
     with (
-        _Bounded(path, bytes_max) as raw,
+        _Bounded(open_file(path), path, bytes_max) as raw,
         io.TextIOWrapper(io.BufferedReader(raw), encoding="utf-8", newline="\n") as text,
     ):
         yield text
@@ -145,12 +145,13 @@ def open_file(path: Path) -> io.FileIO:
 class _Bounded(io.RawIOBase):
     """A regular file that is read up to a maximum size: another process may be writing it."""
 
-    def __init__(self, path: Path, bytes_max: int) -> None:
+    def __init__(self, file: io.FileIO, path: Path, bytes_max: int) -> None:
+        # The file is open already: an object without one could not be closed when it is collected.
+        self._file = file
         self._path = path
         self._bytes_max = self._left = bytes_max
-        self._file = open_file(path)
-        if os.fstat(self._file.fileno()).st_size > bytes_max:
-            self._file.close()
+        if os.fstat(file.fileno()).st_size > bytes_max:
+            self.close()
             raise self._too_large()
 
     def readable(self) -> bool:
