@@ -10,7 +10,19 @@ from collections.abc import Callable, Sequence
 from commandline import arguments
 from commandline.arguments import Parser
 from commandline.program import FAILED, USAGE, run_quietly
-from proxy.commands import capture, check, console, enforcement, explain, fleet, quotas, reassign, serve, top
+from proxy.commands import (
+    capture,
+    check,
+    console,
+    enforcement,
+    explain,
+    fleet,
+    quotas,
+    reassign,
+    serve,
+    size,
+    top,
+)
 from proxy.system.errors import SluiceError, UsageError, sluice_version
 
 Command = Callable[[argparse.Namespace], int]
@@ -54,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
         ("enforcement", enforcement, "switch all enforcement off or on"),
         ("console", console, "show clients on a web page"),
         ("top", top, "show all clients in the terminal, live"),
+        ("size", size, "estimate what a load needs"),
     ):
         module.add_arguments(commands.add_parser(name, help=text, description=module.DESCRIPTION))
     arguments.add_command(commands, program, "command")
