@@ -29,9 +29,7 @@ UTILIZATION_MAX: Final = 0.7  # of a core: beyond it a burst waits
 _DESCRIPTORS_SHARE_MAX: Final = 0.8  # as the alert SluiceDescriptorsRunOut has it
 _DESCRIPTORS_SPARE: Final = 64  # log, admin port, event loop, Sluice's own connections
 _PIPE_BYTES: Final = 1 << 20
-_UNFINISHED_BYTES_MAX: Final = (
-    256 * 1024
-)  # of a large frame, in the socket until they are passed on (SO_RCVLOWAT)
+_UNFINISHED_BYTES_MAX: Final = 256 * 1024  # of a large frame: they wait in the socket (SO_RCVLOWAT)
 _SMALL: Final = 100  # bytes: the smallest request that was measured
 _KIB: Final = 1024
 _MIB: Final = 1024**2
@@ -39,9 +37,7 @@ _MEMBERS_MEASURED: Final = 16
 _CORES_MEASURED: Final = 2
 _LARGEST: Final = 128 * _KIB
 _SOURCE_PORTS: Final = 28_232  # net.ipv4.ip_local_port_range, of connections to one port of one broker
-_CONNECTIONS_SPREAD: Final = (
-    16  # of a worker: with fewer the kernel spreads them too unevenly to be counted on
-)
+_CONNECTIONS_SPREAD: Final = 16  # of a worker: the kernel spreads fewer than that unevenly
 
 Curve = Sequence[tuple[float, float]]
 """Bytes of a request or response, and µs of CPU for it; rising."""
@@ -163,8 +159,8 @@ def run(options: argparse.Namespace) -> int:
         tls=options.tls,
         capture=options.capture,
     )
-    if not (load.produce or load.consume or load.connections):
-        raise UsageError("no load is stated: give --produce, --consume or --connections")
+    if not (load.produce or load.consume or load.connections or load.requests):
+        raise UsageError("no load is stated: give --produce, --consume, --requests or --connections")
     count = Annotated[int, number(1, 100_000)]
     speed = _read(options, "speed", Positive)
     parts = cpu(load, speed)

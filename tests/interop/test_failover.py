@@ -4,19 +4,16 @@ It is the setting of all Java clients before 4.0 that was measured not to move b
 """
 
 import functools
-import os
 from pathlib import Path
 from typing import Final
 
-import pytest
-
-from tests.cluster import Cluster, MissingPrerequisiteError
+from tests.cluster import Cluster
 from tests.conftest import CreateTopic
 from tests.interop.conftest import available
 from tests.interop.failover.measure import PARTITIONS, Watched, used
 from tests.interop.families import FAMILIES
 from tests.interop.runs import Crowd, options
-from tests.support.gateways import BALANCED, Gateways, haproxy
+from tests.support.gateways import BALANCED, Gateways, available_haproxy
 
 _NEVER: Final = "metadata.recovery.strategy=none"
 _BEGUN_SECONDS_MAX: Final = 60.0
@@ -28,12 +25,7 @@ def test_java_client_without_rebootstrap_moves_behind_haproxy(
     kafka: Cluster, create_topic: CreateTopic, crowd: Crowd, tmp_path: Path
 ) -> None:
     java = available(FAMILIES[0])
-    try:
-        haproxy()
-    except MissingPrerequisiteError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
+    available_haproxy()
     topic = create_topic(partitions=PARTITIONS, replication=3)
     stop = tmp_path / "stop"
     with Gateways(kafka.bootstrap(), BALANCED, tmp_path) as gateways:

@@ -6,6 +6,7 @@ fleet: the test waits until each has its share.
 """
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ import yaml
 
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
 from tests.packaging.conftest import ROOT
+from tests.support.gateways import available_haproxy
 from tests.support.numbered import write_all
 from tests.support.printed import PrintedShell, commands, fenced, overrides, section
 from tests.support.raw_topics import create
@@ -27,6 +29,7 @@ pytestmark = pytest.mark.timeout(300)
 
 NODES: Final = (1, 2, 3)
 PRINTED_UPSTREAM: Final = "127.0.0.1:29392"
+PAGE: Final = ROOT / "docs" / "how-to" / "when-sluice-is-gone.md"
 SERVE: Final = "sluice serve --config /etc/sluice/sluice.toml"  # what the image runs
 
 
@@ -114,11 +117,36 @@ def test_sidecars_of_compose(brokers: Cluster, ports: dict[str, Ports], tmp_path
             )
             shells[-1].run(SERVE)
         write_through(brokers, row, shells)
+        go_round(row, shells[1])
         take_out(brokers, row, shells[0])
 
 
+def go_round(row: Ports, shell: PrintedShell) -> None:
+    """Kill the second sidecar and go round it as the page says; then start it again."""
+    (block,) = fenced(section(PAGE.read_text(), "### A sidecar"))
+    write_file, forward = commands(block)
+    end_forwarder = fenced(section(PAGE.read_text(), "## 4. The way back"))[0]
+    shell.environment["PATH"] += f"{os.pathsep}{Path(available_haproxy()).parent}"
+    here = {"bind :9092": f"bind {HOST}:{row.first + 2}", "bind :9101": f"bind {HOST}:{row.first_broker + 2}"}
+    for printed, ours in here.items():
+        assert printed in write_file
+        write_file = write_file.replace(printed, ours)
+    shell.kill_serving()
+    shell.run(write_file)
+    shell.run(forward)
+    try:
+        for bootstrap in (
+            row.bootstrap,
+            f"{HOST}:{row.first + 2}",
+        ):  # another sidecar's port, and the forwarder's
+            write_all(bootstrap, f"sidecars-{row.first}", [b"z"] * 6, partitions=6)
+    finally:
+        shell.run(end_forwarder)
+    shell.run(SERVE)
+
+
 def take_out(brokers: Cluster, row: Ports, shell: PrintedShell) -> None:
-    """Take the first sidecar out as docs/operations.md says; clients find its broker at its own address.
+    """Take the first sidecar out as the page says; clients find its broker at its own address.
 
     The brokers' listener is bound where clients are already: on loopback.
     """
@@ -129,7 +157,7 @@ def take_out(brokers: Cluster, row: Ports, shell: PrintedShell) -> None:
     properties.write_text(properties.read_text().replace(sidecar_of_1, f"COMPOSE://{direct}"))
     brokers.stop_broker(1)
     brokers.start_broker(1)
-    text = section((ROOT / "docs" / "operations.md").read_text(), "## How to take Sluice out again")
+    text = section(PAGE.read_text(), "## Take it out for good")
     (in_sync,) = [line for block in fenced(text) for line in commands(block) if "under-replicated" in line]
     in_sync = in_sync.replace("kafka2:9092", brokers.bootstrap()).replace(
         "--command-config admin.properties", ""

@@ -1,9 +1,13 @@
-"""The README's fleet, and docs/operations.md: how to take Sluice out again, and how to go round it.
+"""The README's fleet, and docs/how-to/when-sluice-is-gone.md: how to go round Sluice, and how to take it out again.
 
 Their commands are carried out one by one as printed, on real brokers, to which clients log in. Addresses and places are
-replaced, and both gateways run on this machine. How a sidecar is taken out: `test_printed_sidecars`.
+replaced, and both gateways run on this machine. What is systemd's is left out. How one goes round a sidecar, and takes
+it out: `test_printed_sidecars`.
 """
 
+import contextlib
+import os
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,12 +21,14 @@ from tests.cluster import HOST, Cluster, free_ports, tools
 from tests.cluster.sasl import SASL, client_properties, password
 from tests.conftest import CreateTopic
 from tests.packaging.conftest import ROOT
+from tests.support.gateways import available_haproxy
 from tests.support.printed import PrintedShell, commands, fenced, overrides, section
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(600)
 
-BROKER_IDS: Final = 64  # of a listener that does not say how many
+NODES: Final = (1, 2, 3)
+PAGE: Final = ROOT / "docs" / "how-to" / "when-sluice-is-gone.md"
 GATEWAYS: Final = ("gw-1", "gw-2")
 OWN_TOPICS: Final = {"__sluice", "__sluice-quotas", "__sluice-audit"}
 
@@ -37,6 +43,7 @@ class Gateway:
 
     def __init__(self, name: str, directory: Path, cluster: Cluster, ports: list[int]) -> None:
         self.bootstrap, self.pages = f"{HOST}:{ports[0]}", f"{HOST}:{ports[1]}"
+        self.first_broker = ports[3]
         self.directory = directory / name
         self.directory.mkdir()
         self.environment = {
@@ -66,8 +73,9 @@ def gateways(kafka: Cluster, tmp_path: Path) -> Iterator[dict[str, tuple[Gateway
                 "gw-2:19090": made["gw-2"].bootstrap,
                 "sluice:19090": first.bootstrap,
                 "sluice:19080": first.pages,
-                "kafka1:9092": kafka.bootstrap(SASL),
-                "kafka2:9092": kafka.bootstrap(SASL),
+                **{f"kafka{node}:9092": "{}:{}".format(*kafka.address(node, SASL)) for node in NODES},
+                **{f"bind :{19100 + node}": f"bind {HOST}:{gateway.first_broker + node}" for node in NODES},
+                "bind :19090": f"bind {gateway.bootstrap}",
                 ".venv/bin/sluice": "sluice",
                 ".venv/bin/sluice fleet": f"sluice fleet --admin {gateway.pages}",
                 ".venv/bin/sluice fleet secret": "sluice fleet secret",
@@ -116,10 +124,11 @@ def write(producer: Producer, topic: str, records: int = 1) -> None:
 
 
 def printed(heading: str) -> list[str]:
-    """Return the commands below a heading of docs/operations.md."""
-    text = section((ROOT / "docs" / "operations.md").read_text(), heading)
+    """Return the commands below a heading of the page."""
+    text = section(PAGE.read_text(), heading)
     # The one other block is of a server.properties.
-    return [line for block in fenced(text) if "listeners=" not in block for line in commands(block)]
+    found = [line for block in fenced(text) if "listeners=" not in block for line in commands(block)]
+    return [line for line in found if not line.startswith("systemctl ")]
 
 
 def of_brokers(kafka: Cluster) -> str:
@@ -130,6 +139,13 @@ def of_brokers(kafka: Cluster) -> str:
 
 def topics_of(kafka: Cluster) -> set[str]:
     return set(tools.run(tools.TOPICS, "--bootstrap-server", kafka.bootstrap(), "--list").split())
+
+
+def listens(address: str) -> bool:
+    host, port = address.split(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+        return True
+    return False
 
 
 def test_fleet_of_the_readme_is_taken_out(
@@ -147,7 +163,7 @@ def test_fleet_of_the_readme_is_taken_out(
     write(client, topic)
     assert topics_of(kafka) >= OWN_TOPICS
 
-    export, try_out, apply, look, in_sync, *remove = printed("## How to take Sluice out again")
+    export, try_out, apply, look, in_sync, *remove = printed("## Take it out for good")
     shell.run(export)
     assert "dry run" in shell.run(try_out)
     assert "producer_byte_rate" not in of_brokers(kafka)
@@ -165,7 +181,7 @@ def test_fleet_of_the_readme_is_taken_out(
     until(lambda: not OWN_TOPICS & topics_of(kafka), "Sluice's topics are gone")
     write(writer(kafka.bootstrap(SASL), "reports"), topic)
     assert "2000000" in shell.run(apply.replace("apply", "diff")) or "nothing" in shell.run(apply)
-    shell.run(printed("## How to go round it")[-1])
+    shell.run(printed("## 4. The way back")[-1])
     assert "producer_byte_rate" not in of_brokers(kafka)
 
 
@@ -173,17 +189,20 @@ def test_gateway_is_gone_round(
     kafka: Cluster, create_topic: CreateTopic, gateways: dict[str, tuple[Gateway, PrintedShell]]
 ) -> None:
     first, shell = gateways["gw-1"]
+    shell.environment["PATH"] += f"{os.pathsep}{Path(available_haproxy()).parent}"
     serve(gateways)
     topic = create_topic()
-    ready, explain, through, beside, off, apply, remove = (
-        command.replace("orders", topic) for command in printed("## How to go round it")
+    ready, explain, through, beside = (
+        command.replace("orders", topic) for command in printed("## 1. Is it Sluice?")
     )
-    export = printed("## How to take Sluice out again")[0]
+    (off,) = printed("## 2. Restart it")
+    apply, write_file, forward = printed("### A gateway")
+    end_forwarder, remove = printed("## 4. The way back")
     shell.run(
         f"sluice quotas set --bootstrap-server {first.bootstrap} --command-config admin.properties "
         "--client-id reports producer_byte_rate=100k"
     )
-    shell.run(export)
+    shell.run(printed("## Take it out for good")[0])
     client = writer(first.bootstrap, "reports")
     write(client, topic, records=10)  # a megabyte, of which a second's quota passes at once
     assert shell.run(ready) == "ready\n"
@@ -194,12 +213,20 @@ def test_gateway_is_gone_round(
     began_s = time.monotonic()
     write(client, topic, records=10)
     assert time.monotonic() - began_s < 8  # 10 s with its quota
-    shell.run(apply)
-    assert "producer_byte_rate=100000" in of_brokers(kafka)
     for _, one in gateways.values():
         one.kill_serving()
-    write(writer(kafka.bootstrap(SASL), "reports"), topic)
-    shell.run(remove)
-    assert "producer_byte_rate" not in of_brokers(kafka)
+
+    shell.run(apply)
+    assert "producer_byte_rate=100000" in of_brokers(kafka)
+    shell.run(write_file)
+    shell.run(forward)
+    try:
+        write(client, topic)  # the same client, which was not restarted
+        assert f"Topic: {topic}" in shell.run(through)
+        shell.run(remove)
+        assert "producer_byte_rate" not in of_brokers(kafka)
+    finally:
+        shell.run(end_forwarder)
+    until(lambda: not listens(first.bootstrap), "the forwarder has freed its ports")
     for name in sorted(OWN_TOPICS - {"__sluice"}):
         tools.run(tools.TOPICS, "--bootstrap-server", kafka.bootstrap(), "--delete", "--topic", name)

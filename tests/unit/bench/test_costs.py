@@ -3,6 +3,7 @@
 `python -m tests.bench.costs` renews them after a bench was run.
 """
 
+import re
 from typing import Final
 
 import pytest
@@ -13,6 +14,8 @@ from tests.bench.options import DOCUMENT
 
 BENCHMARKS: Final = (costs.ROOT / DOCUMENT).read_text(encoding="utf-8")
 TOLERANCE: Final = 0.2  # two runs of one revision differ by as much
+LATENCY: Final = {"run": "bench", "table": "Latency", "row": ["Sluice"]}
+FULL: Final = {"run": "saturate", "table": "One core, saturated"}
 
 
 @pytest.mark.parametrize("name", sorted(size.content()["figures"]))
@@ -49,3 +52,31 @@ def test_page_shows_what_its_commands_print() -> None:
     assert len(examples) >= 3
     for command, shown in examples:
         assert costs.output(command) == shown, f"{command}: python -m tests.bench.costs renews the page"
+
+
+@pytest.mark.parametrize(
+    ("text", "entry"),
+    [
+        (r"([\d.]+) ms longer in the median", {**LATENCY, "column": "added p50"}),
+        (r"([\d.]+) ms in the 99th percentile, less", {**LATENCY, "column": "added p99"}),
+        (
+            r"about ([\d.]+) ms in the 99th percentile with 64",
+            {**FULL, "row": ["produce, 100 B, 64 x 1", "Sluice"], "column": "p99 ms"},
+        ),
+        (
+            r"([\d.]+) ms with 1,000",
+            {**FULL, "row": ["produce, 100 B, 1000 x 1", "Sluice"], "column": "p99 ms"},
+        ),
+        (
+            r"carries ([\d.]+) of what it carries with HAProxy",
+            {**FULL, "row": ["produce, 100 B, 64 x 1", "Sluice"], "column": "× HAProxy"},
+        ),
+        (
+            r"([\d.]+) with 16 requests under way",
+            {**FULL, "row": ["produce, 100 B, 64 x 16", "Sluice"], "column": "× HAProxy"},
+        ),
+    ],
+)
+def test_page_states_what_was_measured(text: str, entry: dict[str, object]) -> None:
+    (found,) = re.findall(text, costs.PAGE.read_text(encoding="utf-8"))
+    assert float(found) == pytest.approx(costs.figure(BENCHMARKS, entry), rel=TOLERANCE)

@@ -1,4 +1,4 @@
-"""`sluice size` multiplies as it says, with costs in round numbers; tests/unit/bench/test_costs.py has the real ones."""
+"""`sluice size` multiplies as it says. The costs are round numbers here, not the measured ones."""
 
 import json
 from typing import Final
