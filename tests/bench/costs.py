@@ -110,7 +110,7 @@ def draw(path: Path) -> None:
     def cores(load: size.Load) -> float:
         return size.cores_wanted(size.cpu(load))
 
-    rates = (0, 500)  # in proportion between them
+    rates = (0.0, 500.0)  # in proportion between them
     produced = {
         f"Produce of {kib} KiB": [
             (rate, cores(size.Load(produce=rate * 1e6, request_bytes=kib * 1024))) for rate in rates
@@ -128,8 +128,8 @@ def draw(path: Path) -> None:
         )
     }
     members = [
-        (number, size.member_of(size.Load(connections=number * 1000), size.Fleet(1, 0, 2)))
-        for number in (0, 20)
+        (thousands, size.member_of(size.Load(connections=int(thousands * 1000)), size.Fleet(1, 0, 2)))
+        for thousands in (0.0, 20.0)
     ]
     memory = {
         "at most": [(number, member.memory_max / 1e6) for number, member in members],

@@ -1,5 +1,7 @@
 """`sluice size` for any load: more load never needs less, and what is said to carry it does."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,12 +29,10 @@ def test_more_load_never_needs_less(
     load: Load, what: str, more: int, cores_per_machine: int, members_min: int
 ) -> None:
     amount = getattr(load, what)
-    larger = load._replace(**{what: (load.connections if amount is None else amount) + more})
-    if (
-        what == "requests" and load.requests is None
-    ):  # the default is one a second of each connection, and the bytes
-        named = load.produce / load.request_bytes + load.consume / load.response_bytes
-        larger = load._replace(requests=named + load.connections + more)
+    if amount is None:  # by default one request a second of each connection, and those of the bytes
+        amount = load.connections + load.produce / load.request_bytes + load.consume / load.response_bytes
+    changed: dict[str, Any] = {what: amount + more}
+    larger = load._replace(**changed)
     before, after = size.cpu(load), size.cpu(larger)
     assert size.cores_wanted(after) >= size.cores_wanted(before) * (1 - 1e-9)
     assert (
