@@ -512,8 +512,8 @@ def _warnings(load: Load, fleet: Fleet, member: Member) -> Iterator[str]:
         )
     if load.tls:
         yield (
-            "memory of TLS connections, TLS towards brokers, and handshakes (0.5 to 2 ms of CPU each) are not "
-            "in the estimate"
+            "a TLS connection takes about three times as much memory; TLS towards brokers and handshakes "
+            "(0.5 to 2 ms of CPU each) are not in the estimate"
         )
     if fleet.workers > _CORES_MEASURED:
         yield f"more than {_CORES_MEASURED} cores of one machine were not measured"

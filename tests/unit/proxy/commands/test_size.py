@@ -178,7 +178,7 @@ def warnings(sluice: Sluice, *words: object) -> str:
         (("--connections", 100_000, "--cores-per-machine", 1), "no more than 10,000 were measured"),
         (("--connections", 25_000), "set limits.connections_max above 25,000"),
         (("--connections", 30_000), "28,232 source ports"),
-        (("--produce", "1M", "--tls"), "memory of TLS connections"),
+        (("--produce", "1M", "--tls"), "about three times as much memory"),
         (("--produce", "900M", "--connections", 99), "more than 2 cores of one machine"),
         (("--produce", "900M", "--connections", 10), "few connections"),
         (("--produce", "900M", "--cores-per-machine", 1, "--members-min", 17), "more than 16 members"),
