@@ -1,7 +1,7 @@
 """One client channel: a client's connection and the broker connection that belongs to it.
 
 Rules for changes to this package: a direction never reads a clock and never calls the shell; a mute begins in
-`ChannelState.mute` and ends early in `ChannelState.reconsider` only; every change of the intake goes through
+`ChannelState.mute` and ends early in `ChannelState.end_mute` only; every change of the intake goes through
 `ChannelState.enter`; a response is owed exactly when it has an entry in `in_flight`.
 
     client ──► RequestDirection ──► broker        in_flight: one entry a response owed, oldest first
@@ -156,8 +156,11 @@ class Machine(Protocol):
     def reconsider(self) -> None:
         """End the present mute if its limit was raised or removed, or if quotas are no longer enforced."""
 
-    def end_intake(self) -> None:
-        """Take no further requests from the client; responses to those under way are still sent."""
+    def end_mute(self) -> None:
+        """End the present mute, since the connection ends; the client's next request is checked as any other."""
+
+    def end_intake(self, *, after_next: bool = False) -> None:
+        """Take no further request from the client, or only the next one; owed responses are still sent."""
 
     def idle(self) -> bool:
         """Whether no response is owed and no frame is partly forwarded: the connection may be closed without loss.
@@ -232,9 +235,10 @@ class Channel(ChannelState):
         if self.observer is not None:
             self.observer.broker_changed(broker)
 
-    def end_intake(self) -> None:
-        """Take no further request; the channel is idle when the responses to those under way have been sent."""
+    def end_intake(self, *, after_next: bool = False) -> None:
+        """Take no further request, or only the next one; the channel is idle when all owed responses have been sent."""
         self.enter(Intake.ENDED)
+        self.in_flight_max = len(self.in_flight) + 1 if after_next else 0
 
     def idle(self) -> bool:
         """Whether no response is owed and no frame is partly forwarded: the connection may be closed without loss."""

@@ -7,7 +7,7 @@ responses, and an owed response decides in a direction when its bytes arrive. In
     Observer             an observer of the channel: none, capture, or a follower's link
     MuteLimits           the bounds of mutes and holds, and which throttle times are reported
     Identity             the quotas of a client id, and the channel's own flows for them
-    ChannelState         a mute begins in `mute` and ends early in `reconsider` only
+    ChannelState         a mute begins in `mute` and ends early in `end_mute` only
     ChannelDirection     orders of one direction, and work on one frame that continues later
 
 An owed response is a plain tuple, the only object that an ordinary request creates:
@@ -686,8 +686,12 @@ class ChannelState:
         limit = self._limit(throttle)
         raised = limit is None or self._muted_at is None or limit > self._muted_at
         if raised or not self.engine.enforcing:
-            self.mute_until_ms = 0
-            self.muting = None
+            self.end_mute()
+
+    def end_mute(self) -> None:
+        """End the present mute; the client's next request is checked as any other."""
+        self.mute_until_ms = 0
+        self.muting = None
 
     def _limit(self, throttle: Muting) -> float | None:
         if not isinstance(throttle, Throttle | RequestThrottle):

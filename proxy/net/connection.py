@@ -282,6 +282,7 @@ class Connection:
     _counted: int = field(init=False, default=0)  # the channel's kept bytes at the last count
     # Since when all responses are sent and the sending side is shut down (drain).
     _finished_ms: int = field(init=False, default=0)
+    _ends_after_hold: bool = field(init=False, default=False)  # drain: the held request is the last one
     _progress: Progress = field(init=False)
     channel: Machine = field(init=False)
     closed: bool = field(init=False, default=False)
@@ -557,12 +558,18 @@ class Connection:
     def drain(self, now: int) -> bool:
         """Advance the connection's shutdown: end mutes, read no further request, close if idle; return True if closed.
 
-        Called repeatedly. When all responses are sent, the client is told by a shutdown of the sending side, and has a
-        moment to close by itself.
+        Called repeatedly. Quotas hold until the end: a held request is forwarded when its hold is over, and is the last
+        one. When all responses are sent, the client is told by a shutdown of the sending side, and has a moment to
+        close by itself.
         """
         if self.closed:
             return True
-        self.reconsider()
+        if self.waiting.kind == HELD:
+            self._ends_after_hold = True
+            return False
+        self.channel.end_mute()
+        if self.waiting.kind == MUTED:
+            self.resume()
         if not self.waiting.kind and not self.requests.blocked:  # muted requests were forwarded
             self.channel.end_intake()
         if self._finished_ms:
@@ -630,7 +637,14 @@ class Connection:
     def resume(self) -> None:
         """End the wait, pass the kept bytes to the channel again, and read on."""
         self.waiting.end()
+        if not self._ends_after_hold:
+            self.requests.resume()
+            return
+        self.channel.end_intake(after_next=True)
         self.requests.resume()
+        if not self.closed and self.waiting.kind != HELD:
+            self._ends_after_hold = False
+            self.channel.end_intake()
 
     def client_gone(self, reset: bool) -> None:
         """Close the connection, since the client has closed during a wait.

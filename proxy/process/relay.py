@@ -177,14 +177,15 @@ class Relay:
         self._supervisor.run_once("reconsider", self.connections.reconsider())
 
     async def drain(self, hurried: Callable[[], bool]) -> None:
-        """Stop accepting and enforcing; close each connection when idle, and the rest after `limits.drain_seconds`.
+        """Stop accepting; close each connection when idle, and the rest after `limits.drain_seconds`.
+
+        Quotas stay in force: in a fleet the clients' next connections are at other members, which share them.
 
         Args:
             hurried: returns True as soon as the process has to end at once.
         """
         for listener in self._listeners:
             listener.close()
-        self.enforce(False)
         event(logger, logging.INFO, "draining", connections=len(self.connections))
         until = now_ms() + int(self._config.limits.drain_seconds * 1000)
         while (self.connections or self.shared.arrivals) and now_ms() < until and not hurried():

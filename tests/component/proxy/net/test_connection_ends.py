@@ -7,7 +7,7 @@ import pytest
 from proxy.net.connection import free
 from proxy.system.clock import now_ms
 from tests.component.proxy.net.rig import ASKED, RESPONDED, Rig, until
-from tests.support.frames import LIST_OFFSETS, produce, request, some_response
+from tests.support.frames import LIST_OFFSETS, produce, produce_response, request, some_response
 
 OVER = 12_000  # with 1,000 bytes/s and 10,000 free: 2 s
 
@@ -95,9 +95,29 @@ async def test_muted_request_is_passed_on_when_draining(rig: Rig) -> None:
     broker = await rig.accept()
     await broker.receive(len(first))
     await until(lambda: rig.stats.muted == 1, "one channel is muted")
-    rig.engine.switch_enforcement(False)
     rig.connection.drain(now_ms())
     assert await broker.receive(len(second)) == second
+
+
+async def test_held_request_is_forwarded_in_its_time_when_draining_and_is_the_last_one(rig: Rig) -> None:
+    rig.quota(producer=10_000, policy="schedule")
+    rig.charge_produce(14_000)  # 0.4 s more than the burst
+    client = rig.connect()
+    first, second = produce(9, 5000), produce(9, 5000, correlation_id=2)
+    await client.send(first + second)
+    await until(lambda: rig.stats.held == 1, "the first request is held")
+    rig.connection.drain(now_ms())
+    assert rig.stats.held == 1, "its quota holds while the process drains"
+    broker = await rig.accept()
+    assert await broker.receive(len(first)) == first
+    await until(lambda: rig.stats.held == 0, "no other request waits")
+    response = produce_response(9)
+    await broker.send(response)
+    assert len(await client.receive(len(response))) == len(response), "with a throttle time in it"
+    rig.connection.drain(now_ms())
+    assert await client.rest() == b""
+    client.close()
+    assert await broker.rest() == b"", "the second one is the client's to send again"
 
 
 async def test_drained_client_that_does_not_close_is_closed(rig: Rig) -> None:
