@@ -136,6 +136,8 @@ class FleetClient:
         self._link: tuple[asyncio.StreamWriter, Frames] | None = None
         self.holder_ended: Callable[[Address, int], object] = _ignore
         self._granted: tuple[Place, int] | None = None  # where the holder is that has granted, and its run
+        # The same of one that has closed the connection, until it grants again, or there is another holder.
+        self._suspected: tuple[Address, Place, int] | None = None
         self._left = False
         self._told: Facts | None = None
         self.problem = NOT_ASKED
@@ -209,15 +211,22 @@ class FleetClient:
         return self._holder() != holder
 
     async def _look_for_end(self, holder: Address) -> None:
-        """Find out whether the holder has ended: its side has closed the connection on which it had granted."""
-        granted, self._granted = self._granted, None
-        if granted is None:
+        """Find out whether the holder has ended: its side has closed the connection on which it had granted.
+
+        A process that is killed on a busy machine may keep its port for some time, so this member also looks after each
+        later attempt to connect.
+        """
+        if self._suspected is None:
             return
-        place, run = granted
+        suspected, place, run = self._suspected
+        if suspected != holder:
+            self._suspected = None
+            return
         for pause in PAUSES_SECONDS[:_LOOKS]:
             await asyncio.sleep(pause)
             refused = None if self._left else await refuses(place)
             if refused:
+                self._suspected = None
                 self._figures.ended["holder"] += 1
                 event(logger, logging.WARNING, "the holder of the fleet has ended", holder=str(holder))
                 self.holder_ended(holder, run)
@@ -233,8 +242,9 @@ class FleetClient:
             return _End(error.cause, str(error))
         except (OSError, TimeoutError, MessageError, asyncio.IncompleteReadError) as error:
             self._figures.reports["failed"] += 1
-            if isinstance(error, ENDED_BY_PEER):
-                await self._look_for_end(holder)
+            if self._granted is not None and isinstance(error, ENDED_BY_PEER):
+                self._suspected = (holder, *self._granted)
+            await self._look_for_end(holder)
             return _end(error)
         finally:
             self._granted = None
@@ -319,7 +329,7 @@ class FleetClient:
                 continue
             if isinstance(found, Grants):
                 if self._granted is None:
-                    self._granted = peer, found.run
+                    self._granted, self._suspected = (peer, found.run), None
                 self._take(found)
             elif isinstance(found, Lost):
                 self._figures.reports["lost"] += 1

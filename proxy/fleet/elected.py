@@ -78,6 +78,8 @@ CONFIRM_SECONDS: Final = 1.0
 _CONFIRM_SECONDS_MAX: Final = 4.0
 _POLL_SECONDS: Final = 0.1  # a member that was chosen, or has a newcomer, commits after this time
 _EXPEL_SECONDS_MAX: Final = 2.0
+# Before each attempt. Together they are about as long as a session: then the broker removes the member itself.
+EXPEL_PAUSES_SECONDS: Final = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 1.6)
 _DESCRIBED_FIELDS: Final = 6  # of a group in a response: error, group, state, types, members
 # After this time without a response the group is joined again; if its topic was deleted, it is created then.
 SILENCE_MS: Final = 20_000
@@ -324,22 +326,38 @@ class FleetGroup:
     async def expel(self, address: Address) -> None:
         """Ask Kafka to remove the holder at this address, whose process has ended, so that the others choose again.
 
-        If the process has not ended after all, the cost is a change of the holder.
+        If the process has not ended after all, the cost is a change of the holder. Attempts are repeated until there is
+        another ruling: a group that is being joined again is described without assignments, so the holder cannot be
+        told from others, and the coordinator may be away for a moment. This member joins again only after the removal:
+        that would make the group wait for the holder, until its session is over.
         """
-        consumer, ruling = self._consumer, self._standing.ruling
-        if consumer is None or ruling is None or ruling.address != address:
+        ruling = self._standing.ruling
+        if ruling is None or ruling.address != address:
             return
-        coordinator = consumer._coordinator
+        for pause in EXPEL_PAUSES_SECONDS:
+            await asyncio.sleep(pause)
+            if self._standing.ruling is not ruling:
+                return
+            if self._consumer is not None and await self._remove_holder(self._consumer._coordinator):
+                break
+        else:
+            event(logger, logging.INFO, "the holder that has ended could not be removed from the group")
+        if self._consumer is not None and self._standing.ruling is ruling:
+            self._consumer._coordinator.request_rejoin()
+
+    async def _remove_holder(self, coordinator: Any) -> bool:
+        """Remove the members from the group that have its partition; return whether the coordinator has done so."""
+        removed = False
         try:
             asked = coordinator._send_req(DescribeGroupsRequest([self._group]))
             for found in (await bounded(asked, _EXPEL_SECONDS_MAX)).groups:
                 for member_id in _holders(found, self._group):
                     request = LeaveGroupRequest(self._group, member_id)
-                    await bounded(coordinator._send_req(request), _EXPEL_SECONDS_MAX)
+                    left = await bounded(coordinator._send_req(request), _EXPEL_SECONDS_MAX)
+                    removed = removed or errors.for_code(left.error_code) is errors.NoError
         except (errors.KafkaError, TimeoutError) as error:
-            logger.debug("the holder that has ended is not removed from the group: %s", error)
-        if self._standing.ruling is ruling:
-            coordinator.request_rejoin()
+            logger.debug("the holder that has ended is not removed from the group yet: %s", error)
+        return removed
 
     async def resign(self, lasting_ms: int) -> None:
         """Commit for the last time, if this member is the holder: for how many ms its leases may still last."""

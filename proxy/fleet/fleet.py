@@ -114,6 +114,18 @@ class Fleet:
         """The number of this member's present time as the holder, counted from 1; 0 if it is not. Thread-safe."""
         return self._port.tenure
 
+    @property
+    def not_ready(self) -> str:
+        """Why no client should be led to this member yet: it has begun, and waits for its first lease; "" afterwards.
+
+        Until then it has the least share of each quota. Without a lease in time it is cut off, and has its cut-off
+        share: then it is ready too.
+        """
+        now_ms = self._now_ms()
+        if self._lessee.leased(now_ms) or self._lessee.cut_off(now_ms):
+            return ""
+        return "the holder of the fleet has not leased shares to this member yet"
+
     async def ask(self, content: bytes, seconds: float) -> bytes:
         """Send the holder a request that is not about shares (`calls`); return the content of the response.
 

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,45 @@ def test_refusals_are_said_again_after_a_while_and_never_by_the_thousand(
         refusals.note("malformed", (f"host-{number}", 1), "no frame")
     assert len(caplog.messages) < 4 + KNOWN_MAX + 1
     assert figures.received == {"secret": 5, "version": 1, "malformed": 2 * KNOWN_MAX}
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_holder_that_keeps_its_port_for_a_while_after_its_end_is_seen_to_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process that is killed closes its connections and its port one after the other, on a busy machine later."""
+    monkeypatch.setattr("proxy.fleet.client.PAUSES_SECONDS", (0.0,))  # one look
+    ended: list[tuple[Address, int]] = []
+    writers: list[asyncio.StreamWriter] = []
+    dying = False
+
+    async with fleet() as one:
+
+        async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if dying:
+                writer.close()
+                return
+            from_holder, to_holder = await asyncio.open_connection(*one.address)
+            writers.extend((writer, to_holder))
+            with suppress(ConnectionError):
+                await asyncio.gather(pumped(reader, to_holder), pumped(from_holder, writer))
+
+        server = await asyncio.start_server(relay, *LOCAL)
+        a = one.join("a")
+        a.holder = Address(*server.sockets[0].getsockname())
+        a.client.holder_ended = lambda address, run: ended.append((address, run))
+        await until(lambda: a.lessee.leased(now_ms()))
+        dying = True
+        for writer in writers:
+            writer.close()
+        failed = a.figures.reports["failed"]
+        await until(lambda: a.figures.reports["failed"] > failed + 3)
+        assert ended == [], "its port still accepts"
+        server.close()
+        await until(lambda: ended == [(a.holder, 7)])
+
+
+async def pumped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Carry bytes until they end."""
+    while data := await reader.read(1 << 16):
+        writer.write(data)

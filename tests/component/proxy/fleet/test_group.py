@@ -61,6 +61,7 @@ class Consumer:
     owns = True
     statements = Statements(b"", GROUP)
     committed_text: str | None = None
+    rebalancing = 0  # of the next descriptions of the group, this many
     fail: Callable[[], BaseException | None] = staticmethod(lambda: None)
 
     def __init__(self, *_: object, partition_assignment_strategy: list[Any], **__: object) -> None:
@@ -119,7 +120,10 @@ class Consumer:
             ("id-a", "c", "h", b"", assigned),
             ("id-c", "c", "h", b"", b""),
         ]
-        return SimpleNamespace(groups=[(0, GROUP, "Stable", "consumer", "p", members)])
+        if self.rebalancing:  # as Kafka describes a group then
+            self.rebalancing -= 1
+            members = [(member, name, host, b"", b"") for member, name, host, *_ in members]
+        return SimpleNamespace(groups=[(0, GROUP, "Stable", "consumer", "p", members)], error_code=0)
 
     def request_rejoin(self) -> None:
         """Kafka begins another generation."""
@@ -549,6 +553,46 @@ async def test_holder_that_has_ended_is_removed_from_the_group(consumer: type[Co
     assert isinstance(left, LeaveGroupRequest)
     assert vars(left)["_member_id"] == "id-a"
     assert a.one.generation == 2
+
+
+async def test_holder_that_has_ended_is_removed_when_the_group_is_stable_again(
+    consumer: type[Consumer], join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.fleet.elected.EXPEL_PAUSES_SECONDS", (0.0,) * 4)
+    consumer.owns = False
+    a = join(real_time=True)
+    await until(lambda: a.rulings and a.problems)
+    a.one.rebalancing = 2
+    await a.group.expel(A)
+    assert [type(request) for request in a.one.asked] == [DescribeGroupsRequest] * 3 + [LeaveGroupRequest]
+    assert a.one.rejoins == 1, "this member joins again after the removal, not before"
+
+
+async def test_member_joins_again_if_the_holder_that_has_ended_cannot_be_removed(
+    consumer: type[Consumer], join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.fleet.elected.EXPEL_PAUSES_SECONDS", (0.0,) * 4)
+    consumer.owns = False
+    a = join(real_time=True)
+    await until(lambda: a.rulings and a.problems)
+    a.one.rebalancing = 100
+    await a.group.expel(A)
+    assert [type(request) for request in a.one.asked] == [DescribeGroupsRequest] * 4
+    assert a.one.rejoins == 1
+
+
+async def test_holder_is_not_removed_after_another_ruling(consumer: type[Consumer], join: Join) -> None:
+    consumer.owns = False
+    a = join(real_time=True)
+    await until(lambda: a.rulings and a.problems)
+    a.one.rebalancing = 100
+    expelling = asyncio.create_task(a.group.expel(A))
+    await until(lambda: a.one.asked)
+    a.one.join()
+    a.one.rule(B_IN_4, mine=False)
+    await expelling
+    assert not any(isinstance(request, LeaveGroupRequest) for request in a.one.asked)
+    assert a.one.rejoins == 0
 
 
 # The member that the group chooses.
