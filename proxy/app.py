@@ -1,7 +1,8 @@
 """The composition root: builds everything from a configuration, starts it, drains it, stops it.
 
-    SIGTERM, SIGINT   drain: no new connections, /readyz fails, mutes and holds end, responses in flight are sent, idle
-                      connections are closed, all within limits.drain_seconds; a second signal ends it at once
+    SIGTERM, SIGINT   drain: no new connections, /readyz fails, mutes end, held requests are forwarded in their time,
+                      responses in flight are sent, idle connections are closed, all within limits.drain_seconds; a
+                      second signal ends it at once
     SIGHUP            read the configuration again
     SIGUSR1           switch all enforcement off, or on again
 
@@ -374,7 +375,8 @@ class App:
         problem = self.poller.problem or next(filter(None, (one.problem for one in self.advertised)), "")
         problem = problem or ("" if self._workers is None else self._workers.not_ready())
         problem = problem or self.relay.not_accepting()
-        return problem or ("" if self._open else "the clients' ports are not open yet")
+        problem = problem or ("" if self._open else "the clients' ports are not open yet")
+        return problem or ("" if self._fleet is None else self._fleet.not_ready)
 
     def apply(self, config: Config, definitions: Definitions) -> None:
         """Apply a reloaded configuration and quotas, and decide again on all waiting requests."""

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import Address
+from proxy.config import Address, FleetOptions
+from proxy.fleet.fleet import LEASE_MS, Fleet, fleet_terms, new_lessee
 from proxy.fleet.messages import HELLO_BYTES, SIGNATURE_BYTES, Frames
 from proxy.fleet.port import AGAIN_MS, KNOWN_MAX, Refusals
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms
 from quotas.sharing.lease_values import LeaseTerms
-from tests.component.proxy.fleet.rig import LOCAL, TERMS, WHOLE, Member, fleet, secret, until
+from quotas.sharing.lessor import Lessor
+from tests.component.proxy.fleet.rig import LOCAL, TERMS, WHOLE, Budgets, Member, fleet, secret, until
 
 LOST = "the holder of the fleet cannot be reached; shares go on until the lease ends"
 GROWTH_BYTES_MAX = 200_000
@@ -196,3 +198,20 @@ async def pumped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     """Carry bytes until they end."""
     while data := await reader.read(1 << 16):
         writer.write(data)
+
+
+async def test_member_is_ready_with_its_first_lease_and_without_one_when_it_is_cut_off() -> None:
+    options = FleetOptions(name="a", members_max=4, holder=Address("127.0.0.1", 19070))
+    clock = [0]
+    leased, alone = (new_lessee(options, 0) for _ in range(2))
+    members = [
+        Fleet(options, one, Budgets(one), dict, None, now_ms=lambda: clock[0]) for one in (leased, alone)
+    ]
+    assert [bool(member.not_ready) for member in members] == [True, True]
+    lessor = Lessor(fleet_terms(options), 7, lambda _: 1.0, 0, 0)
+    lessor.report(leased.report(0), 0)
+    for _, grants in lessor.grants(0):
+        leased.take(grants, 0)
+    assert [bool(member.not_ready) for member in members] == [False, True]
+    clock[0] = LEASE_MS + 310  # with the slack of clocks
+    assert [member.not_ready for member in members] == ["", ""]
