@@ -1,12 +1,13 @@
 """`make fleet`: one quota over members and workers, on real brokers.
 
-    python -m tests.bench.fleet [shapes] [faults] [kills] [workers] [holder] [quotas] [flood]
+    python -m tests.bench.fleet [shapes] [faults] [kills] [workers] [holder] [quotas] [flood] [upgrade]
 
 `shapes`: how exact it is with several members and workers, beside one process. `faults`: what clients get while
 workers, members, the holder and a broker are killed or stopped. `kills`: what those of one member get in each second
 while the other is killed. `workers`: what several workers cost. `holder`: what
 leasing to 16 members costs. `quotas`: how soon an alteration holds at another member, and a start with 100,000
-entities. `flood`: the same during and after a million forged records in their topic. A whole part is
+entities. `flood`: the same during and after a million forged records in their topic. `upgrade`: what clients get while
+three pods behind a Service are replaced one after the other, beside the same time without it. A whole part is
 written into docs/benchmarks.md, a smaller choice only with `--write`.
 """
 
@@ -21,13 +22,30 @@ from rich.console import Console
 from tests.bench import machine
 from tests.bench import report as screen
 from tests.bench.accuracy.judge import SCHEDULE, Options
-from tests.bench.fleet import fault_table, faults, flood, holder, kills, quotas, shapes, workers
+from tests.bench.fleet import (
+    fault_table,
+    faults,
+    flood,
+    holder,
+    kills,
+    quotas,
+    shapes,
+    upgrade,
+    upgrade_table,
+    workers,
+)
 from tests.bench.options import DOCUMENT
 from tests.bench.report import Outcome
 
 _SHAPES: Final = "1x1,1x2,2x1,2x2"
 _SECONDS: Final = 75
 _FAULTS: Final = ",".join(fault.name for fault in faults.FAULTS)
+_WITHOUT: Final = 60
+_CLIENTS: Final = "java,librdkafka,aiokafka,kafka-python"
+_DRAWN: Final = {
+    **dict.fromkeys(("faults", "kills"), "Rate in every second, with the faults"),
+    "upgrade": "Rate and slowest record in every second, with the pods that are replaced",
+}
 
 
 def _picture(part: str) -> Path:
@@ -59,6 +77,15 @@ def play_kills(_: argparse.Namespace, console: Console) -> tuple[Outcome, bool]:
     return kills.report(played, shapes.QUOTA), True
 
 
+def play_upgrade(given: argparse.Namespace, console: Console) -> tuple[Outcome, bool]:
+    """Return what a rolling upgrade cost clients, and whether it is whole; leave the picture."""
+    found = upgrade.play(given.before, given.without, given.clients.split(","), console)
+    whole = (given.without, given.clients) == (_WITHOUT, _CLIENTS)
+    if whole or given.write:
+        upgrade_table.draw(found, _picture("upgrade"))
+    return upgrade_table.report(found), whole
+
+
 # By name: the brokers that it uses, and what plays it.
 _PARTS: Final[Mapping[str, tuple[str, Callable[[argparse.Namespace, Console], tuple[Outcome, bool]]]]] = {
     "shapes": ("one broker, one replica", play_shapes),
@@ -68,6 +95,7 @@ _PARTS: Final[Mapping[str, tuple[str, Callable[[argparse.Namespace, Console], tu
     "holder": ("not used", lambda _, console: (holder.report(holder.measure(console)), True)),
     "quotas": ("three brokers", lambda _, console: (quotas.report(quotas.measure(console)), True)),
     "flood": ("three brokers", lambda _, console: (flood.report(flood.measure(console)), True)),
+    "upgrade": ("three brokers", play_upgrade),
 }
 
 
@@ -78,6 +106,11 @@ def main(console: Console) -> bool:
     parser.add_argument("--shapes", default=_SHAPES, help="members x workers (default: %(default)s)")
     parser.add_argument("--seconds", type=int, default=_SECONDS, help="of each shape (default: %(default)s)")
     parser.add_argument("--faults", default=_FAULTS, help="default: %(default)s")
+    parser.add_argument("--before", default="HEAD", help="revision before the upgrade (default: %(default)s)")
+    parser.add_argument(
+        "--without", type=int, default=_WITHOUT, help="seconds without an upgrade (default: %(default)s)"
+    )
+    parser.add_argument("--clients", default=_CLIENTS, help="families in it; default: %(default)s")
     parser.add_argument("--write", action="store_true", help="write the document even if a part is not whole")
     given = parser.parse_args()
     if unknown := set(given.parts) - set(_PARTS):
@@ -90,8 +123,8 @@ def main(console: Console) -> bool:
         brokers, play = _PARTS[part]
         outcome, whole = play(given, console)
         block, extra = f"fleet-{part}" if given.write or whole else "", ""
-        if part in ("faults", "kills"):
-            extra = f"\n![Rate in every second, with the faults]({_picture(part).name})\n"
+        if part in _DRAWN:
+            extra = f"\n![{_DRAWN[part]}]({_picture(part).name})\n"
         passed &= screen.publish(console, machine.describe(brokers), outcome, block, extra)
     return passed
 

@@ -25,6 +25,7 @@ from tests.support.waiting import until
 
 GROUP: Final = "__sluice"
 _LISTENER: Final = "COUNTED"
+_EVENTS: Final = "events-{}.txt"  # of a broker
 _ADMIN_SECONDS: Final = 60.0
 _KNOWN_SECONDS: Final = 90.0
 _NOTICED_SECONDS: Final = 1.0  # how much later than it began a process is seen, at most
@@ -168,23 +169,34 @@ class Rig:
 
     def events(self, client_id: str) -> list[tuple[float, float, int]]:
         """Return what the relays noted: when its first byte passed, its last one, and its size."""
-        files = [self.directory / f"events-{node}.txt" for node in self.cluster.nodes]
-        noted = (each for path in files for _, each in read_events(path, client_id))
-        return sorted((each.began, each.ended, each.size) for each in noted)
+        return noted(self.directory, client_id)
+
+
+def noted(directory: Path, client_id: str) -> list[tuple[float, float, int]]:
+    """Return what the relays of `counted_cluster` noted of a client: first byte, last byte, and size."""
+    found = (each for path in directory.glob(_EVENTS.format("*")) for _, each in read_events(path, client_id))
+    return sorted((each.began, each.ended, each.size) for each in found)
 
 
 @contextmanager
-def rig(directory: Path, *, members: int, workers: int, quota: int) -> Iterator[Rig]:
-    """Start everything for the time of a `with` block."""
+def counted_cluster(directory: Path) -> Iterator[tuple[Cluster, str]]:
+    """Start three brokers with a relay before each; yield them, and the relays' addresses."""
     relays = free_ports(3)
     advertised = tuple((HOST, port) for port in relays)
     wanted = ClusterOptions(nodes=3, listeners=(Listener(_LISTENER, advertised=advertised),))
     with Cluster(wanted) as cluster, ExitStack() as stack:
         for node, port in zip(cluster.nodes, relays, strict=True):
-            events = directory / f"events-{node}.txt"
+            events = directory / _EVENTS.format(node)
             stack.enter_context(relayed(port, cluster.address(node, _LISTENER)[1], events, "--admitted"))
+        yield cluster, ",".join(f"{HOST}:{port}" for port in relays)
+
+
+@contextmanager
+def rig(directory: Path, *, members: int, workers: int, quota: int) -> Iterator[Rig]:
+    """Start everything for the time of a `with` block."""
+    with counted_cluster(directory) as (cluster, relays), ExitStack() as stack:
         settings = SluiceSettings(
-            ",".join(f"{HOST}:{port}" for port in relays),
+            relays,
             quotas={"policy": "schedule", "scope": "cluster"},
             client_quotas={"<default>": {"producer_byte_rate": quota, "consumer_byte_rate": quota}},
         )

@@ -18,7 +18,7 @@ from tests.bench.sections import decisions, metadata
 MODULES = (
     *("clients", "figures", "options", "perf_tools", "process", "report"),
     *("sections.data_path", "sections.decisions", "sections.idle", "price.turns", "price.instructions"),
-    *("fleet.bound", "fleet.quick_broker"),
+    *("fleet.bound", "fleet.probe", "fleet.quick_broker", "fleet.upgrade"),
 )
 
 
