@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -266,33 +266,40 @@ def _start_families(crowd: Crowd, bootstrap: str, families: Sequence[Family], st
 
 def _end_families(crowd: Crowd, cluster: Cluster, runs: Runs, since: float, stop: Path) -> list[Seen]:
     """End the producers, let the consumers get all records, and compare with what the brokers have."""
+    span_ms = int(since * 1000), int(time.time() * 1000)
     stop.touch()
     found = []
     for family, (produces, consumes) in runs.items():
-        until_ms = int(time.time() * 1000)
-        produces.wait(_END_SECONDS)
-        written = Watched(produces).indexes()
-        crowd.until(lambda: written <= Watched(consumes).indexes(), _END_SECONDS)  # noqa: B023 - at once
-        values = read_all(cluster.bootstrap(), family.name, PARTITIONS, seconds=_READ_SECONDS)
-        there = Counter(int(value[:_INDEX_DIGITS]) for value in values)
-        received = Counter(event.number("index") for event in consumes.events("record"))
-        gap, consumer_gap = (
-            gaps(Watched(run).times_ms(), int(since * 1000), until_ms) for run in (produces, consumes)
-        )
-        found.append(
-            Seen(
-                family.name,
-                written=len(written),
-                lost=len(written - there.keys()),
-                doubled=repeated(there),
-                given_up=sum(len(event.items("indexes")) for event in produces.events("failed")),
-                missed=len(there.keys() - received.keys()),
-                repeated=repeated(received),
-                gap=gap,
-                consumer_gap=consumer_gap,
-            )
-        )
+        written = Watched(produces.wait(_END_SECONDS)).indexes()
+        received = Watched(consumes)
+        crowd.until(partial(_has, received, written), _END_SECONDS)
+        found.append(_compare_family(cluster, family, produces, consumes, span_ms))
     return found
+
+
+def _has(watched: Watched, wanted: Set[int]) -> bool:
+    return wanted <= watched.indexes()
+
+
+def _compare_family(
+    cluster: Cluster, family: Family, produces: Run, consumes: Run, span_ms: tuple[int, int]
+) -> Seen:
+    written = Watched(produces).indexes()
+    values = read_all(cluster.bootstrap(), family.name, PARTITIONS, seconds=_READ_SECONDS)
+    there = Counter(int(value[:_INDEX_DIGITS]) for value in values)
+    received = Counter(event.number("index") for event in consumes.events("record"))
+    gap, consumer_gap = (gaps(Watched(run).times_ms(), *span_ms) for run in (produces, consumes))
+    return Seen(
+        family.name,
+        written=len(written),
+        lost=len(written - there.keys()),
+        doubled=repeated(there),
+        given_up=sum(len(event.items("indexes")) for event in produces.events("failed")),
+        missed=len(there.keys() - received.keys()),
+        repeated=repeated(received),
+        gap=gap,
+        consumer_gap=consumer_gap,
+    )
 
 
 def repeated(counted: Counter[int]) -> int:
