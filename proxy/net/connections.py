@@ -6,7 +6,8 @@ if one raises an exception, only that one is closed.
 
 import asyncio
 import logging
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from proxy.net.arrival import Arrival
@@ -17,6 +18,7 @@ from proxy.net.shared import Arriving
 from proxy.system.clock import now_ms
 
 _PORTION: Final = 200  # connections visited in one turn of the loop
+_DRAIN_GAP_MS: Final = 500  # clients connect again in less
 _LOOKED_AT_MAX: Final = 1000  # connections of one address among which the longest idle one is searched
 
 logger = logging.getLogger(__name__)
@@ -34,10 +36,31 @@ class Connections(ByAddress[Connection]):
         """Apply changed quotas or switched enforcement to waiting connections."""
         await self._visit(lambda connection: connection.reconsider())
 
-    async def drain(self) -> None:
-        """Let each connection continue its shutdown (`Connection.drain`)."""
+    def drain_times(self, now: int, spread_ms: int) -> dict[Connection, int]:
+        """Return when each connection begins its shutdown, in ms: those of one address one after the other.
+
+        So a client does not lose all of its connections at once, which some take for the loss of the whole cluster, and
+        the processes that take over do not get all of them at once. The order is random, since connections of one
+        client are often next to each other.
+
+        Args:
+            spread_ms: the last one of an address begins within this time; of a few earlier.
+        """
+        times = {}
+        for items in self._items.values():
+            gap_ms, phase = min(_DRAIN_GAP_MS, spread_ms / len(items)), random.random()
+            for index, connection in enumerate(random.sample(list(items), len(items))):
+                times[connection] = now + int((index + phase) * gap_ms)
+        return times
+
+    async def drain(self, times: Mapping[Connection, int]) -> None:
+        """Let each connection whose time has come continue its shutdown (`Connection.drain`).
+
+        Args:
+            times: `drain_times`; a connection that is not in it has come since, and begins at once.
+        """
         now = now_ms()
-        await self._visit(lambda connection: connection.drain(now))
+        await self._visit(lambda connection: times.get(connection, 0) <= now and connection.drain(now))
 
     async def close(self, cause: str) -> None:
         """Close all connections; `cause` is the label under which they are counted."""

@@ -75,6 +75,8 @@ class Refusals:
 
 _SWEEP_SECONDS: Final = 1.0
 _DRAIN_STEP_SECONDS: Final = 0.05
+# Within the first part all connections begin to end: the rest is as long as the longest hold, by default.
+_DRAIN_PARTS: Final = 4
 
 
 class Relay:
@@ -179,7 +181,8 @@ class Relay:
     async def drain(self, hurried: Callable[[], bool]) -> None:
         """Stop accepting; close each connection when idle, and the rest after `limits.drain_seconds`.
 
-        Quotas stay in force: in a fleet the clients' next connections are at other members, which share them.
+        Connections begin to end one after the other. Quotas stay in force: in a fleet the clients' next connections are
+        at other members, which share them.
 
         Args:
             hurried: returns True as soon as the process has to end at once.
@@ -187,9 +190,10 @@ class Relay:
         for listener in self._listeners:
             listener.close()
         event(logger, logging.INFO, "draining", connections=len(self.connections))
-        until = now_ms() + int(self._config.limits.drain_seconds * 1000)
-        while (self.connections or self.shared.arrivals) and now_ms() < until and not hurried():
-            await self.connections.drain()
+        now, drain_ms = now_ms(), int(self._config.limits.drain_seconds * 1000)
+        times = self.connections.drain_times(now, drain_ms // _DRAIN_PARTS)
+        while (self.connections or self.shared.arrivals) and now_ms() < now + drain_ms and not hurried():
+            await self.connections.drain(times)
             await asyncio.sleep(_DRAIN_STEP_SECONDS)
         left = len(self.connections)
         await self.connections.close("drain_limit")

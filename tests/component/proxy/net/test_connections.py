@@ -1,6 +1,7 @@
 """Calls for every connection: one that has ended meanwhile is skipped, one that raises ends alone."""
 
 import asyncio
+from itertools import pairwise
 from typing import cast
 
 import pytest
@@ -10,6 +11,7 @@ from proxy.net.connection import Connection
 from proxy.net.connections import Connections, end_owner, make_room
 from proxy.net.pump import Pump
 from proxy.net.shared import Arriving
+from proxy.system.clock import now_ms
 from tests.component.proxy.net.rig import Rig, until
 
 
@@ -23,6 +25,7 @@ class Fake:
         self.closed = False
         self.active_ms = active_ms
         self.swept = 0
+        self.drained = 0
         self.causes: list[str] = []
 
     def sweep(self, _: int) -> None:
@@ -31,6 +34,10 @@ class Fake:
         self.swept += 1
         if self._raises:
             raise ValueError("file descriptor cannot be a negative integer (-1)")
+
+    def drain(self, _: int) -> None:
+        """Count it."""
+        self.drained += 1
 
     def failed(self, _: object, error: Exception) -> None:
         """End."""
@@ -78,6 +85,26 @@ async def test_connection_that_can_not_even_end_is_forgotten(monkeypatch: pytest
     monkeypatch.setattr(fakes[1], "failed", fail)
     await connections.sweep()
     assert (len(connections), fakes[2].swept) == (2, 1)
+
+
+@pytest.mark.parametrize(("count", "gap_ms"), [(1, 500), (3, 500), (100, 50)])
+def test_connections_of_an_address_begin_to_end_one_after_the_other(count: int, gap_ms: int) -> None:
+    connections, fakes = filled(count)
+    for index in range(20):  # of others
+        connections.add(cast("Connection", Fake(connections)), f"10.0.1.{index}")
+    times = connections.drain_times(1000, 5000)
+    own = sorted(times[cast("Connection", fake)] for fake in fakes)
+    assert 1000 <= own[0] <= 1000 + gap_ms
+    assert all(later - earlier in (gap_ms - 1, gap_ms, gap_ms + 1) for earlier, later in pairwise(own))
+    assert max(times.values()) <= 1000 + 5000
+
+
+async def test_connection_continues_its_shutdown_when_its_time_has_come() -> None:
+    connections, (first, second, third) = filled(3)
+    now = now_ms()
+    first_, second_ = cast("Connection", first), cast("Connection", second)
+    await connections.drain({first_: now - 1, second_: now + 60_000})
+    assert [fake.drained for fake in (first, second, third)] == [1, 0, 1]  # the last one has come since
 
 
 @pytest.mark.parametrize("act", ["sweep", "reconsider", "drain"])
