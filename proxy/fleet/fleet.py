@@ -28,7 +28,7 @@ from proxy.system.clock import now_ms
 from proxy.system.errors import StartError
 from proxy.system.hosts import PLAINTEXT, FleetContexts
 from proxy.system.logs import event
-from quotas.sharing.lease_values import LeaseTerms, LesseeId
+from quotas.sharing.lease_values import DEFAULT_KEY, LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
 
@@ -91,6 +91,7 @@ class Fleet:
         self._options = options
         self._lessee = lessee
         self._now_ms = now_ms
+        self._begun_ms = now_ms()
         self._figures = figures = FleetFigures()
         self._access = access
         self._elected: Elected | None = None
@@ -116,13 +117,12 @@ class Fleet:
 
     @property
     def not_ready(self) -> str:
-        """Why no client should be led to this member yet: it has begun, and waits for its first lease; "" afterwards.
+        """Why no client should be led to this member yet: it has begun, and waits for shares; "" afterwards.
 
-        Until then it has the least share of each quota. Without a lease in time it is cut off, and has its cut-off
-        share: then it is ready too.
+        Until the holder leases it more it has the least share of each quota. It waits for a lease's length at most.
         """
-        now_ms = self._now_ms()
-        if self._lessee.leased(now_ms) or self._lessee.cut_off(now_ms):
+        now_ms, lessee = self._now_ms(), self._lessee
+        if now_ms >= self._begun_ms + LEASE_MS or lessee.share(DEFAULT_KEY, now_ms) > lessee.terms.least:
             return ""
         return "the holder of the fleet has not leased shares to this member yet"
 

@@ -15,6 +15,7 @@ from proxy.fleet.port import AGAIN_MS, KNOWN_MAX, Refusals
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms
 from quotas.sharing.lease_values import LeaseTerms
+from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
 from tests.component.proxy.fleet.rig import LOCAL, TERMS, WHOLE, Budgets, Member, fleet, secret, until
 
@@ -200,7 +201,7 @@ async def pumped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         writer.write(data)
 
 
-async def test_member_is_ready_with_its_first_lease_and_without_one_when_it_is_cut_off() -> None:
+async def test_member_is_ready_when_it_has_shares_and_without_any_after_the_length_of_a_lease() -> None:
     options = FleetOptions(name="a", members_max=4, holder=Address("127.0.0.1", 19070))
     clock = [0]
     leased, alone = (new_lessee(options, 0) for _ in range(2))
@@ -208,10 +209,23 @@ async def test_member_is_ready_with_its_first_lease_and_without_one_when_it_is_c
         Fleet(options, one, Budgets(one), dict, None, now_ms=lambda: clock[0]) for one in (leased, alone)
     ]
     assert [bool(member.not_ready) for member in members] == [True, True]
-    lessor = Lessor(fleet_terms(options), 7, lambda _: 1.0, 0, 0)
-    lessor.report(leased.report(0), 0)
-    for _, grants in lessor.grants(0):
-        leased.take(grants, 0)
+    terms = fleet_terms(options)
+    lessor = Lessor(terms, 7, lambda _: 1.0, 0, learning_ms=1000)
+    report(lessor, leased, 0)
+    assert leased.leased(0)
+    assert [bool(member.not_ready) for member in members] == [True, True], (
+        "the lease has the least shares so far"
+    )
+    clock[0] = 1500
+    report(lessor, leased, 1500)
     assert [bool(member.not_ready) for member in members] == [False, True]
-    clock[0] = LEASE_MS + 310  # with the slack of clocks
+    clock[0] = LEASE_MS
     assert [member.not_ready for member in members] == ["", ""]
+
+
+def report(lessor: Lessor, lessee: Lessee, at_ms: int) -> None:
+    """Let a member report, and take all grants for it."""
+    lessor.report(lessee.report(at_ms), at_ms)
+    for _, grants in lessor.grants(at_ms):
+        lessee.take(grants, at_ms)
+        lessee.confirm()
