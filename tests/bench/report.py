@@ -126,7 +126,7 @@ def markdown(table: Table) -> str:
     | x\|y | 1 |
     <BLANKLINE>
     """
-    lines = [f"### {table.title}", ""] if table.title else []
+    lines = [f"### {table.title[:1].upper()}{table.title[1:]}", ""] if table.title else []
     lines.append("| " + " | ".join(table.columns) + " |")
     lines.append("|---" + "|--:" * (len(table.columns) - 1) + "|")
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table.rows]
