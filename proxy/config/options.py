@@ -196,6 +196,23 @@ class LimitOptions(Options, frozen=True):
 BROKERS_NAMED_MAX: Final = 10  # in one message
 _BROKER_ID_MAX: Final = 2**31 - 1  # Kafka's broker ids are INT32
 _SASL_OF_CLIENTS: Final = "clients authenticate with the brokers, through Sluice"
+_UPSTREAMS: Final = 'must be a table of broker ids: { 1 = "127.0.0.1:29391" }'
+
+
+def _upstreams(value: object) -> object:
+    """Split `1=127.0.0.1:29391,2=…`, as an environment variable has the table, into broker ids and addresses.
+
+    So the broker's id can be part of a value: Kubernetes expands `$(NODE_ID)` in values, not in names.
+    """
+    if not isinstance(value, str):
+        return value
+    found: dict[str, str] = {}
+    for part in value.split(","):
+        broker, _, address = part.partition("=")
+        if not address or broker.strip() in found:
+            raise ValueError(f"{_UPSTREAMS}, or a text: 1=127.0.0.1:29391,2=127.0.0.1:29392")
+        found[broker.strip()] = address.strip()
+    return found
 
 
 class ListenerOptions(Options, frozen=True):
@@ -215,8 +232,7 @@ class ListenerOptions(Options, frozen=True):
     advertised_bootstrap_port: Port = 0
     advertised_first_broker_port: Port = 0
     upstreams: Annotated[
-        Mapping[Annotated[int, number(0, _BROKER_ID_MAX)], Address],
-        Key(must='must be a table of broker ids: { 1 = "127.0.0.1:29391" }'),
+        Mapping[Annotated[int, number(0, _BROKER_ID_MAX)], Address], Key(parse=_upstreams, must=_UPSTREAMS)
     ] = _EMPTY
     reuse_port: bool = False
     oauth_claim: str = "sub"

@@ -45,6 +45,7 @@ RATES = QuotaSettings.__annotations__["producer_override"]
         (Addresses, ["a:1", "b:2"], (Address("a", 1), Address("b", 2))),
         (UPSTREAMS, {"2": "b:2", "1": "a:1"}, {1: Address("a", 1), 2: Address("b", 2)}),
         (UPSTREAMS, {}, {}),
+        (UPSTREAMS, "2=b:2, 1=[::1]:1", {1: Address("::1", 1), 2: Address("b", 2)}),
         (Path, "a/b.toml", Path("a/b.toml")),
         (OPTIONAL_PATH, "", None),
         (RATES, "clientA:4M,clientB:10M", {"clientA": 4_000_000, "clientB": 10_000_000}),
