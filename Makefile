@@ -41,6 +41,28 @@ languages:
 	    echo "$$tool is not on the PATH: its Kafka clients are skipped" >&2; \
 	  fi; done
 
+# Helm, kubeconform, kustomize, kube-score, and the API server's admission, in build/bin; kube-score needs older libraries,
+# so it is a module of its own. Building them anew takes minutes: Go's own cache keeps what is built.
+KUBERNETES := tests/packaging/kubernetes/tools
+
+build/bin/.kubernetes: $(wildcard $(KUBERNETES)/go.* $(KUBERNETES)/*/*.go $(KUBERNETES)/score/go.*)
+	cd $(KUBERNETES) && GOTOOLCHAIN=local GOBIN=$(CURDIR)/build/bin go install -mod=readonly tool ./admit
+	cd $(KUBERNETES)/score && GOTOOLCHAIN=local GOBIN=$(CURDIR)/build/bin go install -mod=readonly tool
+	touch $@
+
+.PHONY: chart-tools
+chart-tools: languages
+	@if command -v go >/dev/null; then $(MAKE) --no-print-directory build/bin/.kubernetes; \
+	else echo "go is not on the PATH: the tests of the Helm chart are skipped" >&2; fi
+
+.PHONY: chart
+chart: $(VENV)/.stamp chart-tools ## docker/kubernetes-*.yaml and the sidecar's patch, rendered from the Helm chart
+	$(BIN)/python -m tests.packaging.kubernetes.render
+
+.PHONY: chart-package
+chart-package: $(VENV)/.stamp chart-tools ## The Helm chart in dist/, the same bytes at each call
+	$(BIN)/python -m tests.packaging.kubernetes.package
+
 # Only a wheel of one platform has compiled modules; a checkout has them once they are made, until a source changes.
 .PHONY: compiled
 compiled: $(VENV)/.stamp ## The data path compiled with mypyc, into proxy/compiled (a C compiler; a minute)
@@ -78,7 +100,7 @@ WITH_WORKERS := $(patsubst %,tests/integration/test_%.py,tls sasl capture quota_
 # Unit tests first: they say in seconds what the others would say in minutes. Spark computes while components wait.
 # .github/workflows/ci.yml runs the same parts side by side.
 .PHONY: test
-test: jars languages compiled ## Every test: unit, then all that need real brokers, then what is shipped
+test: jars languages compiled chart-tools ## Every test: unit, then all that need real brokers, then what is shipped
 	$(MAKE) --no-print-directory unit
 	$(MAKE) --no-print-directory test-compiled
 	$(MAKE) --no-print-directory --jobs 2 --output-sync component spark
@@ -111,7 +133,7 @@ COMPILED := quotas/backtest/outcomes.py
 
 .PHONY: unit
 unit: $(VENV)/.stamp ## Unit tests and the docstrings' examples: no sockets, no processes, no sleeps; under a minute
-	$(PYTEST) --numprocesses 2 --dist worksteal --doctest-modules --ignore $(COMPILED) protocol quotas commandline kafka_client console proxy offline tests/demo tests/support tests/fuzz tests/unit $(ARGS)
+	$(PYTEST) --numprocesses 2 --dist worksteal --doctest-modules --ignore $(COMPILED) protocol quotas commandline kafka_client console proxy offline tests/demo tests/support tests/fuzz tests/packaging/kubernetes tests/unit $(ARGS)
 
 .PHONY: component
 component: $(VENV)/.stamp ## Parts of the proxy with real sockets, threads and processes; properties; whole worlds in virtual time
@@ -142,7 +164,7 @@ spark: $(VENV)/.stamp ## The Spark pipeline on a local session
 	$(PYTEST) tests/spark $(ARGS)
 
 .PHONY: packaging
-packaging: $(VENV)/.stamp ## The wheel in a bare environment, container files, documents
+packaging: $(VENV)/.stamp chart-tools ## The wheel in a bare environment, container files, documents
 	$(PYTEST) tests/packaging $(ARGS)
 
 .PHONY: docs
