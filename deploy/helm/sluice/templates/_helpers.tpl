@@ -1,0 +1,245 @@
+{{/* Names. 40 characters leave room for what is appended to them: a DNS label has 63. */}}
+{{- define "sluice.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "sluice.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains (include "sluice.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "sluice.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The headless Service of the members. */}}
+{{- define "sluice.members" -}}
+{{- include "sluice.fullname" . }}-members
+{{- end -}}
+
+{{/* The Service of a listener: (list $ its-index its-name). The first one has the release's name. */}}
+{{- define "sluice.service" -}}
+{{- $root := index . 0 -}}
+{{- include "sluice.fullname" $root }}{{ if gt (int (index . 1)) 0 }}-{{ index . 2 }}{{ end }}
+{{- end -}}
+
+{{/* How many members there are. */}}
+{{- define "sluice.membersMax" -}}
+{{- if eq .Values.mode "sidecar" }}{{ len .Values.sidecar.nodeIds }}{{ else }}{{ .Values.replicaCount }}{{ end }}
+{{- end -}}
+
+{{/* The ports of a listener's brokers: (list $ its-table). */}}
+{{- define "sluice.brokerPorts" -}}
+{{- $root := index . 0 -}}
+{{- $first := (index . 1).first_broker_port | default 19100 | int -}}
+{{- if eq $root.Values.mode "sidecar" -}}
+{{- range $root.Values.sidecar.nodeIds }}
+- { id: {{ . }}, port: {{ add $first . }} }
+{{- end }}
+{{- else -}}
+{{- range $id := until (ternary (index . 1).broker_id_max 63 (hasKey (index . 1) "broker_id_max") | int | add1 | int) }}
+- { id: {{ $id }}, port: {{ add $first $id }} }
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The host names of all members. */}}
+{{- define "sluice.memberHosts" -}}
+{{- if eq .Values.mode "sidecar" }}
+{{- range .Values.sidecar.nodeIds }}
+- {{ $.Values.sidecar.podPrefix }}-{{ . }}.{{ $.Values.sidecar.domain }}
+{{- end }}
+{{- else }}
+{{- range $ordinal := until (int .Values.replicaCount) }}
+- {{ include "sluice.fullname" $ }}-{{ $ordinal }}.{{ include "sluice.members" $ }}.{{ $.Release.Namespace }}.svc
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Labels of a component: (list $ component). The selector is a part of them that never changes. */}}
+{{- define "sluice.selector" -}}
+app.kubernetes.io/name: {{ include "sluice.name" (index . 0) }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{- define "sluice.labels" -}}
+{{ include "sluice.selector" . }}
+app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
+{{- end -}}
+
+{{/* The labels by which a Sluice's pod is known: a gateway's own, or the brokers'. */}}
+{{- define "sluice.podLabels" -}}
+{{- if eq .Values.mode "sidecar" -}}
+{{ toYaml .Values.sidecar.podLabels }}
+{{- else -}}
+{{ include "sluice.selector" (list . "gateway") }}
+{{- end -}}
+{{- end -}}
+
+{{- define "sluice.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default (include "sluice.fullname" .) -}}
+{{- else -}}
+{{- .Values.serviceAccount.name | default "default" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The image of the target. A tag is the version, and the target behind it, but for "proxy". */}}
+{{- define "sluice.image" -}}
+{{- $kept := or .Values.fleet.enabled (eq (.Values.config.quotas | default dict).store "topic") -}}
+{{- $target := .Values.image.target | default (ternary "fleet" "proxy" $kept) -}}
+{{- $tag := ternary .Chart.AppVersion (printf "%s-%s" .Chart.AppVersion $target) (eq $target "proxy") -}}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default $tag) -}}
+{{- end -}}
+
+{{/* The seconds from a pod's deletion to SIGKILL. */}}
+{{- define "sluice.graceSeconds" -}}
+{{- $limits := .Values.config.limits | default dict -}}
+{{- $drain := $limits.drain_seconds | default 20 | float64 | ceil | int -}}
+{{- $capture := ternary 10 0 (not (empty (.Values.config.capture | default dict).directory)) -}}
+{{- add (int .Values.preStopSeconds) $drain $capture 5 -}}
+{{- end -}}
+
+{{/* What does not go together. */}}
+{{- define "sluice.refuse" -}}
+{{- if and (gt (int (include "sluice.membersMax" .)) 1) (not .Values.fleet.enabled) (ne (.Values.config.quotas | default dict).scope "broker") -}}
+{{- fail "replicaCount > 1 without fleet.enabled: each pod would give every client its whole budget" -}}
+{{- end -}}
+{{- if and .Values.networkPolicy.brokers.enabled (not .Values.networkPolicy.brokers.podLabels) -}}
+{{- fail "networkPolicy.brokers.podLabels: must be the labels of the brokers' pods" -}}
+{{- end -}}
+{{- if and (eq .Values.mode "sidecar") (not .Values.sidecar.podLabels) -}}
+{{- fail "sidecar.podLabels: must be the labels of the brokers' pods" -}}
+{{- end -}}
+{{- $names := list -}}
+{{- range .Values.config.listeners -}}
+{{- $names = append $names (.name | default "clients") -}}
+{{- end -}}
+{{- range $name, $listener := .Values.listeners -}}
+{{- if and (not (has $name $names)) (or (ne $name "clients") ($listener.tls | default dict).secretName) -}}
+{{- fail (printf "listeners.%s: config.listeners has none of this name, but %s" $name (join ", " $names)) -}}
+{{- end -}}
+{{- end -}}
+{{- range .Values.config.listeners -}}
+{{- if and (eq $.Values.mode "gateway") .upstreams -}}
+{{- fail "config.listeners: upstreams is a sidecar's; set mode: sidecar" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Sluice's container, the same in a gateway's pod and beside a broker. */}}
+{{- define "sluice.container" -}}
+name: sluice
+image: {{ include "sluice.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- if eq .Values.mode "sidecar" }}
+# A sidecar: it starts before the broker and stops after it.
+restartPolicy: Always
+{{- end }}
+args: [serve, --config, /etc/sluice/sluice.toml]
+env:
+  - name: POD_NAME
+    valueFrom: { fieldRef: { fieldPath: metadata.name } }
+  {{- if eq .Values.mode "sidecar" }}
+  - name: NODE_ID
+    valueFrom: { fieldRef: { fieldPath: "metadata.labels['{{ .Values.sidecar.nodeIdLabel }}']" } }
+  - { name: SLUICE_LISTENERS__0__UPSTREAMS, value: "$(NODE_ID)=127.0.0.1:{{ .Values.sidecar.upstreamPort }}" }
+  - { name: SLUICE_LISTENERS__0__ADVERTISED_HOST, value: $(POD_NAME).{{ .Values.sidecar.domain }} }
+  {{- end }}
+  {{- if .Values.fleet.enabled }}
+  - { name: SLUICE_FLEET__NAME, value: $(POD_NAME) }
+  {{- if eq .Values.mode "sidecar" }}
+  - { name: SLUICE_FLEET__ADVERTISED, value: "$(POD_NAME).{{ .Values.sidecar.domain }}:{{ .Values.fleet.port }}" }
+  {{- else }}
+  - { name: SLUICE_FLEET__ADVERTISED, value: "$(POD_NAME).{{ include "sluice.members" . }}.{{ .Release.Namespace }}.svc:{{ .Values.fleet.port }}" }
+  {{- end }}
+  {{- end }}
+  {{- with .Values.env }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+ports:
+  - { name: bootstrap, containerPort: {{ (first .Values.config.listeners).bootstrap_port | default 19090 }} }
+  {{- if .Values.fleet.enabled }}
+  - { name: fleet, containerPort: {{ .Values.fleet.port }} }
+  {{- end }}
+  - { name: admin, containerPort: {{ .Values.admin.port }} }
+{{- $scheme := ternary "HTTPS" "HTTP" (not (empty .Values.admin.tls.secretName)) }}
+startupProbe:
+  httpGet: { path: /healthz, port: admin, scheme: {{ $scheme }} }
+  periodSeconds: 1
+  timeoutSeconds: 5
+  failureThreshold: 60
+livenessProbe:
+  httpGet: { path: /healthz, port: admin, scheme: {{ $scheme }} }
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 3
+# Two failures in a row, so that one that is busy for a moment stays.
+readinessProbe:
+  httpGet: { path: /readyz, port: admin, scheme: {{ $scheme }} }
+  periodSeconds: 2
+  timeoutSeconds: 2
+  failureThreshold: 2
+{{- if and (eq .Values.mode "gateway") .Values.preStopSeconds }}
+# New connections arrive until all nodes know that this pod ends. No shell is needed for it.
+lifecycle:
+  preStop:
+    sleep: { seconds: {{ .Values.preStopSeconds }} }
+{{- end }}
+securityContext:
+  {{- include "sluice.securityContext" . | nindent 2 }}
+resources:
+  {{- toYaml .Values.resources | nindent 2 }}
+volumeMounts:
+  - { name: sluice, mountPath: /etc/sluice, readOnly: true }
+  {{- range $name, $_ := include "sluice.secrets" . | fromYaml }}
+  - { name: {{ $name }}, mountPath: /etc/sluice-secrets/{{ $name }}, readOnly: true }
+  {{- end }}
+  {{- if eq .Values.mode "gateway" }}
+  - { name: data, mountPath: /var/lib/sluice }
+  {{- end }}
+{{- end -}}
+
+{{/* With a pod's seccomp profile, this is Pod Security's "restricted". */}}
+{{- define "sluice.securityContext" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: { drop: [ALL] }
+{{- end -}}
+
+{{/* The volumes of Sluice's configuration and Secrets. */}}
+{{- define "sluice.volumes" -}}
+- name: sluice
+  configMap: { name: {{ include "sluice.fullname" . }} }
+{{- range $name, $secret := include "sluice.secrets" . | fromYaml }}
+- name: {{ $name }}
+  secret: { secretName: {{ $secret }}, defaultMode: 0440 }
+{{- end }}
+{{- end -}}
+
+{{/* A value as a CEL literal of the type of a field of the object: (list value its-type). */}}
+{{- define "sluice.cel" -}}
+{{- $value := index . 0 -}}
+{{- $type := index . 1 -}}
+{{- if kindIs "map" $value -}}
+{{- $amounts := or (hasSuffix ".requests" $type) (hasSuffix ".limits" $type) -}}
+{{- $fields := list -}}
+{{- range $key, $inner := $value -}}
+{{- $fields = append $fields (printf "%s: %s" (ternary (quote $key) $key $amounts) (include "sluice.cel" (list $inner (printf "%s.%s" $type $key)))) -}}
+{{- end -}}
+{{- ternary "" $type $amounts }}{{ "{" }}{{ join ", " $fields }}{{ "}" -}}
+{{- else if kindIs "slice" $value -}}
+{{- $items := list -}}
+{{- range $value -}}
+{{- $items = append $items (include "sluice.cel" (list . $type)) -}}
+{{- end -}}
+[{{ join ", " $items }}]
+{{- else -}}
+{{- toRawJson $value -}}
+{{- end -}}
+{{- end -}}
