@@ -1,7 +1,7 @@
 """The files under docker/, as far as they can be checked without a container engine.
 
 Files parse, paths exist, the configurations inside are judged by `sluice check`, and the ports that one file gives are
-the ports that the other expects.
+the ports that the other expects. Those for Kubernetes are rendered from the Helm chart, and judged in `test_chart`.
 """
 
 import base64
@@ -25,11 +25,6 @@ _COMPOSE: Final = ("compose.yaml", "compose.sidecar.yaml", "compose.fleet.yaml")
 
 def _load(name: str) -> Any:
     return yaml.safe_load((_DOCKER / name).read_text())
-
-
-def _manifests(name: str = "kubernetes-sidecar.yaml") -> dict[str, Any]:
-    documents = yaml.safe_load_all((_DOCKER / name).read_text())
-    return {document["kind"]: document for document in documents}
 
 
 def check_configuration(config: Path, environment: dict[str, str]) -> str:
@@ -241,39 +236,8 @@ def test_broker_advertises_the_port_that_its_sidecar_binds(node: int) -> None:
     assert _listeners(broker["KAFKA_ADVERTISED_LISTENERS"])["CLIENTS"] == advertised
 
 
-@pytest.mark.parametrize("node", range(3))
-def test_pod_advertises_the_port_that_its_sidecar_binds(node: int, tmp_path: Path) -> None:
-    manifests = _manifests()
-    for name, text in manifests["ConfigMap"]["data"].items():
-        (tmp_path / name).write_text(text)
-    pod = manifests["StatefulSet"]["spec"]["template"]["spec"]
-    (sluice,), (kafka,) = pod["initContainers"], pod["containers"]
-    downward = {"NODE_ID": str(node), "KAFKA_NODE_ID": str(node), "POD_NAME": f"kafka-{node}"}
-    downward["BROKER_PASSWORD"] = "secret"
-
-    environment = _expanded(sluice, downward)
-    override = re.search(r'env "([^=]+)=([^"]+)"', sluice["args"][0].replace("${NODE_ID}", str(node)))
-    assert override is not None
-    said = check_configuration(tmp_path / "sluice.toml", {**environment, override[1]: override[2]})
-
-    (listener,) = tomllib.loads(manifests["ConfigMap"]["data"]["sluice.toml"])["listeners"]
-    broker = _expanded(kafka, downward)
-    port = listener["first_broker_port"] + node
-    assert f"in front of broker {node} at {override[2]}" in said
-    holder = "this process" if node == 0 else "kafka-0.kafka:19070"
-    assert f"fleet: 'kafka-{node}', one of at most 3 members; the holder is {holder}" in said
-    assert "warning" not in said
-    assert _listeners(broker["KAFKA_ADVERTISED_LISTENERS"])["CLIENTS"] == (f"kafka-{node}.kafka", port)
-    assert _listeners(broker["KAFKA_LISTENERS"])["CLIENTS"] == ("127.0.0.1", int(override[2].split(":")[1]))
-    assert port in {entry["port"] for entry in manifests["Service"]["spec"]["ports"]}
-
-
 def test_listeners_that_no_sidecar_stands_before_ask_for_the_brokers_password() -> None:
-    (kafka,) = _manifests()["StatefulSet"]["spec"]["template"]["spec"]["containers"]
-    downward = {"KAFKA_NODE_ID": "0", "POD_NAME": "kafka-0", "BROKER_PASSWORD": "secret"}
-    pod = _expanded(kafka, downward)
-
-    for broker in (pod, *(broker for _, broker in _sidecars().values())):
+    for _, broker in _sidecars().values():
         protocols = dict(one.split(":") for one in broker["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(","))
         for name, (host, _) in _listeners(broker["KAFKA_LISTENERS"]).items():
             assert host == "127.0.0.1" or protocols[name] == "SASL_PLAINTEXT", name
@@ -283,93 +247,19 @@ def test_listeners_that_no_sidecar_stands_before_ask_for_the_brokers_password() 
                 assert re.search(r'user_broker="([^"]+)"', jaas)
 
 
-def test_quotas_of_the_gateways_are_kept_on_a_volume_and_altered_by_a_user() -> None:
-    pod = _manifests("kubernetes-gateway.yaml")["StatefulSet"]["spec"]["template"]["spec"]
-    mounted = {mount["mountPath"]: mount for mount in pod["containers"][0]["volumeMounts"]}
+def test_quotas_of_the_gateway_are_kept_on_a_volume_and_altered_by_a_user() -> None:
     volumes = {one.split(":")[1]: one for one in _load("compose.yaml")["services"]["sluice"]["volumes"]}
-    of_pod = _manifests("kubernetes-gateway.yaml")["ConfigMap"]["data"]["sluice.toml"]
+    quotas = tomllib.loads((_DOCKER / "gateway" / "sluice.toml").read_text())["quotas"]
+    place = str(Path(quotas["file"]).parent)
 
-    for text in ((_DOCKER / "gateway" / "sluice.toml").read_text(), of_pod):
-        quotas = tomllib.loads(text)["quotas"]
-        place = str(Path(quotas["file"]).parent)
-        assert "readOnly" not in mounted[place]
-        assert volumes[place].endswith(f":{place}")  # not :ro
-        assert quotas["alter_principals"] == ["admin"]
-        assert quotas["scope"] == "cluster"
-        image = (_DOCKER / "Dockerfile").read_text()
-        assert f"\nCOPY --chown=10001:10001 docker/gateway/quotas.toml {place}/\n" in image
-
-
-def test_gateway_of_kubernetes_has_a_port_for_each_broker() -> None:
-    manifests = _manifests("kubernetes-gateway.yaml")
-    (listener,) = tomllib.loads(manifests["ConfigMap"]["data"]["sluice.toml"])["listeners"]
-    first = listener["first_broker_port"]
-    wanted = {listener["bootstrap_port"], 19080, *range(first, first + listener["broker_id_max"] + 1)}
-
-    assert {entry["port"] for entry in manifests["Service"]["spec"]["ports"]} == wanted
-
-
-def test_policy_lets_brokers_alone_reach_their_listeners() -> None:
-    manifests = _manifests()
-    policy = manifests["NetworkPolicy"]["spec"]
-    ports = {entry["name"]: entry["port"] for entry in manifests["Service"]["spec"]["ports"]}
-    labels = manifests["StatefulSet"]["spec"]["template"]["metadata"]["labels"]
-    free = {
-        port
-        for rule in policy["ingress"]
-        if "from" not in rule
-        for entry in rule["ports"]
-        for port in range(entry["port"], entry.get("endPort", entry["port"]) + 1)
-    }
-
-    assert policy["podSelector"]["matchLabels"] == labels
-    assert free == {port for name, port in ports.items() if name == "clients" or name.startswith("broker-")}
-    (brokers,) = [rule for rule in policy["ingress"] if {"port": ports["internal"]} in rule["ports"]]
-    assert brokers["from"] == [{"podSelector": {"matchLabels": labels}}]
-    assert {"port": ports["controller"]} in brokers["ports"]
-    assert {"port": ports["fleet"]} in brokers["ports"]
-
-
-def test_sidecars_are_as_many_members_as_there_are_pods_and_have_their_secret() -> None:
-    manifests = _manifests()
-    fleet = tomllib.loads(manifests["ConfigMap"]["data"]["sluice.toml"])["fleet"]
-    pod = manifests["StatefulSet"]["spec"]["template"]["spec"]
-    (mount,) = [one for one in pod["initContainers"][0]["volumeMounts"] if one["name"] == "fleet"]
-
-    assert fleet["members_max"] == manifests["StatefulSet"]["spec"]["replicas"]
-    assert fleet["secret_file"] == f"{mount['mountPath']}/secret"
-    assert {"name": "fleet", "secret": {"secretName": "sluice-fleet"}} in pod["volumes"]
-    text = (_DOCKER / "kubernetes-sidecar.yaml").read_text()
-    assert "secret generic sluice-fleet --from-literal=secret=" in text
-
-
-def test_pods_run_as_ordinary_users_and_have_time_to_drain() -> None:
-    spec = _manifests()["StatefulSet"]["spec"]["template"]["spec"]
-    config = tomllib.loads(_manifests()["ConfigMap"]["data"]["sluice.toml"])
-
-    assert spec["securityContext"]["runAsNonRoot"] is True
-    for container in (*spec["initContainers"], *spec["containers"]):
-        assert container["securityContext"]["runAsUser"] > 0
-        assert container["securityContext"]["allowPrivilegeEscalation"] is False
-    assert spec["initContainers"][0]["restartPolicy"] == "Always"  # a sidecar: starts before, stops after
-    assert spec["terminationGracePeriodSeconds"] > config["limits"]["drain_seconds"]
+    assert volumes[place].endswith(f":{place}")  # not :ro
+    assert quotas["alter_principals"] == ["admin"]
+    assert quotas["scope"] == "cluster"
 
 
 def test_cluster_ids_are_sixteen_bytes() -> None:
     text = "".join(path.read_text() for path in _DOCKER.glob("*.yaml"))
-    ids = re.findall(r"CLUSTER_ID(?:: |, value: )([\w-]+)", text)
+    ids = re.findall(r"CLUSTER_ID(?:: |\n +value: )([\w-]+)", text)
 
     assert len(ids) == 4
     assert all(len(base64.urlsafe_b64decode(found + "==")) == 16 for found in ids)
-
-
-def _expanded(container: dict[str, Any], downward: dict[str, str]) -> dict[str, str]:
-    """Return a container's variables as the kubelet would set them: $(NAME) from those before."""
-    values: dict[str, str] = {}
-    for variable in container["env"]:
-        name = variable["name"]
-        if "valueFrom" in variable:
-            values[name] = downward[name]
-        else:
-            values[name] = re.sub(r"\$\((\w+)\)", lambda found: values[found[1]], variable["value"])
-    return values

@@ -5,10 +5,13 @@ installation are replaced: other tests run at the same time. What needs a contai
 containers would run is run.
 """
 
+import secrets
+import shlex
 import shutil
 import tomllib
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import yaml
@@ -19,6 +22,7 @@ from tests.cluster import HOST, Cluster, free_ports
 from tests.cluster.sasl import SASL, password
 from tests.conftest import CreateTopic
 from tests.packaging.conftest import ROOT
+from tests.packaging.kubernetes.manifests import documents, expanded, named
 from tests.support.numbered import write_all
 from tests.support.printed import PrintedShell, commands, commented, fenced, overrides, section
 from tests.support.waiting import until
@@ -176,19 +180,57 @@ def test_gateway_of_compose(kafka: Cluster, tmp_path: Path) -> None:
             shell.run(alter)
 
 
-def test_gateway_of_kubernetes(kafka: Cluster, tmp_path: Path) -> None:
+def test_gateways_of_kubernetes(kafka: Cluster, tmp_path: Path) -> None:
     text = (ROOT / "docker" / "kubernetes-gateway.yaml").read_text()
-    manifests: dict[str, Any] = {one["kind"]: one for one in yaml.safe_load_all(text)}
-    pod = manifests["StatefulSet"]["spec"]["template"]["spec"]
-    (prepare,), (sluice,) = pod["initContainers"], pod["containers"]
-    assert [*sluice["args"]] == ["serve", "--config", "/etc/sluice/sluice.toml"]
-    container = Container(tmp_path, kafka, {"SLUICE_CLUSTER__PASSWORD": password("sluice")})
-    for name, content in manifests["ConfigMap"]["data"].items():
-        (container.etc / name).write_text(content)
+    manifests = documents(text)
+    (container,) = named(manifests, "StatefulSet", "sluice")["spec"]["template"]["spec"]["containers"]
+    own = secrets.token_hex(4)
+    fleet = {
+        "SLUICE_CLUSTER__BOOTSTRAP": kafka.bootstrap(SASL),
+        "SLUICE_FLEET__GROUP": f"__sluice-{own}",
+        "SLUICE_QUOTAS__TOPIC": f"__sluice-quotas-{own}",
+        "SLUICE_QUOTAS__AUDIT_TOPIC": f"__sluice-audit-{own}",
+        "ADMIN_PASSWORD": password("admin"),
+    }
+    with ExitStack() as stack:
+        shells = []
+        for member in range(2):
+            ports, address = Ports(6), f"{HOST}:{free_ports(1)[0]}"
+            place = tmp_path / str(member)
+            for name in ("etc", "secrets/cluster-password", "secrets/fleet", "var"):
+                (place / name).mkdir(parents=True)
+            (place / "secrets" / "cluster-password" / "password").write_text(password("sluice"))
+            (place / "secrets" / "fleet" / "secret").write_text(own * 8)
+            sluice = f"{HOST}:{ports.bootstrap}"
+            places = {
+                "/etc/sluice-secrets": str(place / "secrets"),
+                "/etc/sluice": str(place / "etc"),
+                "/var/lib/sluice": str(place / "var"),
+                "sluice:19090": sluice,
+            }
+            pod = expanded(container, {"metadata.name": f"sluice-{member}"})
+            at = {"SLUICE_FLEET__BIND": address, "SLUICE_FLEET__ADVERTISED": address}
+            environment = {**pod, **fleet, **ports.environment(), **at, "SLUICE": sluice}
+            shell = stack.enter_context(PrintedShell(place, places, environment))
+            for name, content in named(manifests, "ConfigMap", "sluice")["data"].items():
+                (place / "etc" / name).write_text(shell.here(content))
+            shell.run(shlex.join(["sluice", *container["args"]]))
+            shells.append(shell)
+        compose = commands(commented((ROOT / "docker" / "compose.yaml").read_text()))
+        (properties,) = [command for command in compose if command.startswith("cat > admin.properties")]
+        (alter,) = [command for command in commands(commented(text)) if "kafka-configs.sh" in command]
+        for shell in shells:
+            shell.run(properties)
 
-    with container.shell as shell:
-        shell.run(prepare["args"][0])
-        container.alter_as_printed(text)
-        altered = container.quotas.read_text()
-        shell.run(prepare["args"][0])  # a restarted pod
-        assert container.quotas.read_text() == altered
+        assert "Completed updating config" in shells[0].run(alter)
+
+        export = "sluice quotas export --bootstrap-server $SLUICE --command-config admin.properties"
+
+        def kept() -> object:
+            quotas = dict(parse(shells[1].run(export)).entries())
+            return quotas.get(Entity("reports"), {}).get("producer_byte_rate")
+
+        until(lambda: kept() == 4_000_000, "the other member has the quota")
+        said = shells[1].run("sluice fleet --admin $SLUICE_ADMIN__BIND")
+        assert "sluice-0" in said
+        assert "sluice-1" in said

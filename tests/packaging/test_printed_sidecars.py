@@ -7,18 +7,20 @@ fleet: the test waits until each has its share.
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import yaml
 
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
 from tests.packaging.conftest import ROOT
+from tests.packaging.kubernetes.manifests import documents, expanded, named, of_kind
 from tests.support.gateways import available_haproxy
 from tests.support.numbered import write_all
 from tests.support.printed import PrintedShell, commands, fenced, overrides, section
@@ -170,20 +172,23 @@ def take_out(brokers: Cluster, row: Ports, shell: PrintedShell) -> None:
 
 def test_sidecars_of_kubernetes(brokers: Cluster, ports: dict[str, Ports], tmp_path: Path) -> None:
     row = ports["KUBERNETES"]
-    text = (ROOT / "docker" / "kubernetes-sidecar.yaml").read_text()
-    manifests: dict[str, Any] = {one["kind"]: one for one in yaml.safe_load_all(text)}
-    (container,) = manifests["StatefulSet"]["spec"]["template"]["spec"]["initContainers"]
+    manifests = documents((ROOT / "docker" / "kubernetes-sidecar.yaml").read_text())
+    (statefulset,) = of_kind(manifests, "StatefulSet")
+    (container,) = statefulset["spec"]["template"]["spec"]["initContainers"]
     shells: list[PrintedShell] = []
     with ExitStack() as stack:
         for node in NODES:
             upstream = "{}:{}".format(*brokers.address(node, "KUBERNETES"))
             (tmp_path / str(node) / "etc").mkdir(parents=True)
-            for name, content in manifests["ConfigMap"]["data"].items():
+            for name, content in named(manifests, "ConfigMap", "sluice")["data"].items():
                 (tmp_path / str(node) / "etc" / name).write_text(content)
-            environment = {"NODE_ID": str(node), **row.environment(node), **row.fleet(node)}
+            label = "metadata.labels['apps.kubernetes.io/pod-index']"
+            pod = expanded(container, {"metadata.name": f"kafka-{node}", label: str(node)})
+            own = {name: value.replace(PRINTED_UPSTREAM, upstream) for name, value in pod.items()}
+            environment = {**own, **row.environment(node), **row.fleet(node)}
             (tmp_path / str(node) / "secret").write_text("word" * 8)
             shells.append(stack.enter_context(sidecar(tmp_path / str(node), environment, upstream)))
-            shells[-1].run(container["args"][0])
+            shells[-1].run(shlex.join(["sluice", *container["args"]]))
         write_through(brokers, row, shells)
         until(
             lambda: members(shells[-1], row.pages(3)) == ["kafka-1", "kafka-2", "kafka-3"], "all are members"
