@@ -264,19 +264,19 @@ $(FUZZ)/.stamp: requirements/fuzz.txt
 fuzz: $(FUZZ)/.stamp ## Every reader of foreign bytes under Atheris, 20 s each; ARGS="requests --runs 10000000"
 	@$(FUZZ)/bin/python -m tests.fuzz $(ARGS)
 
-# In an environment of its own: pip-tools needs pip, which the lock leaves alone.
+# For every Python that the package supports (`--universal`, from 3.11), in an environment of its own. A locked version
+# stays until it no longer fits; `LOCK_ARGS=--upgrade`, or `--upgrade-package NAME`, renews. No header has an index's address.
+LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" build/lock/bin/uv pip compile --quiet --no-config --universal \
+  --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links $(LOCK_ARGS)
+
 .PHONY: lock
 lock: $(VENV)/.stamp ## Renew requirements/*.txt from pyproject.toml and requirements/*.in
 	$(BIN)/python -m venv build/lock
-	build/lock/bin/pip install --quiet --disable-pip-version-check pip-tools
-	for pair in run:pyproject.toml build:requirements/build.in dev:requirements/dev.in fuzz:requirements/fuzz.in; do \
-	  CUSTOM_COMPILE_COMMAND="make lock" build/lock/bin/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe \
-	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options $(LOCK_ARGS) \
-	    --output-file "requirements/$${pair%%:*}.txt" "$${pair##*:}"; done
-	for extra in capture completion console fleet offline top yaml; do \
-	  CUSTOM_COMPILE_COMMAND="make lock" build/lock/bin/pip-compile --quiet --strip-extras --generate-hashes \
-	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options $(LOCK_ARGS) \
-	    --extra $$extra --constraint requirements/dev.txt --output-file "requirements/$$extra.txt" pyproject.toml; done
+	build/lock/bin/pip install --quiet --disable-pip-version-check uv
+	$(LOCK) --output-file requirements/run.txt pyproject.toml
+	for name in build release docs dev fuzz; do $(LOCK) --output-file requirements/$$name.txt requirements/$$name.in; done
+	for extra in capture fleet offline operator; do \
+	  $(LOCK) --extra $$extra --constraint requirements/dev.txt --output-file requirements/$$extra.txt pyproject.toml; done
 
 .PHONY: clean
 clean: ## Remove what the targets made

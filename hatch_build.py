@@ -38,7 +38,7 @@ MODULES = (
 # whose types are read at run time.
 _LEFT_OUT = ("__init__.py", "errors.py", "settings.py", "topic_names.py")
 # As locked: what a release of mypyc compiles wrongly is only known after all tests.
-_COMPILERS = ("mypy==2.4.1", "setuptools>=77")
+COMPILERS = ("mypy==2.4.1", "setuptools>=77")
 _SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 _LEVEL = os.environ.get("SLUICE_COMPILE_LEVEL", "2")  # of the C compiler's optimization
 # What the modules import, for its types.
@@ -299,7 +299,7 @@ class CompiledHook(BuildHookInterface[Any]):
 
     def dependencies(self) -> list[str]:
         """Return what compiling needs: mypyc, and the packages whose types it reads."""
-        return [*_COMPILERS, *self.metadata.core.dependencies] if _wanted() else []
+        return [*COMPILERS, *self.metadata.core.dependencies] if _wanted() else []
 
     def initialize(self, kind: str, build_data: dict[str, Any]) -> None:
         """Compile, and mark the wheel as one for this Python and platform."""
