@@ -123,12 +123,12 @@ def add_old_json(parser: argparse.ArgumentParser) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The message about a missing package of one of Sluice's extras. Each extra of pyproject.toml has a lock file of its
-# name under requirements/, which holds what the proxy needs too.
+# The message about a missing package of one of Sluice's extras. Each extra of pyproject.toml, other than earlier names,
+# has a lock file of its name under requirements/, which holds what the proxy needs too.
 
 
 def not_installed(package: str, extra: str) -> str:
-    """Return the message that a package is missing, with the command that installs it from the checkout.
+    """Return the message that a package is missing, with the commands that install its extra: in a checkout the lock.
 
     Args:
         package: its name on the package index.
@@ -136,14 +136,14 @@ def not_installed(package: str, extra: str) -> str:
     """
     pip = f"{shlex.quote(sys.executable)} -m pip"
     return (
-        f"{package} is not installed; in Sluice's checkout: {pip} install --require-hashes "
-        f"-r requirements/{extra}.txt"
+        f"{package} is not installed; it is in Sluice's extra {extra}: {pip} install 'kafka-sluice[{extra}]', "
+        f"or in a checkout: {pip} install --require-hashes -r requirements/{extra}.txt"
     )
 
 
 # ----------------------------------------------------------------------------------------------------
 # `completion SHELL`: make a script with which a shell completes the commands and options of a parser. shtab, which is
-# Sluice's extra `completion`, makes the script, which is static: completing a word starts no Python. With `--output`
+# in Sluice's extra `operator`, makes the script, which is static: completing a word starts no Python. With `--output`
 # the file is written only when there is a script; a shell's `>` leaves an empty file where there is none.
 
 
@@ -185,7 +185,7 @@ def _complete(parser: argparse.ArgumentParser, shell: str, output: Path | None) 
     try:
         text = script(parser, shell)
     except ModuleNotFoundError:
-        return not_installed("shtab", "completion")
+        return not_installed("shtab", "operator")
     if output is None:
         print(text)
         return ""

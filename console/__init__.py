@@ -12,6 +12,6 @@
     screen      its live view
 
 Documents are decoded into the structs that they were written from (`proxy.explain.documents`). Data flows from `member`
-up to `site`. No data path is imported here, and only the commands import it: Starlette, uvicorn, jinja2, sse-starlette
-and httpx are Sluice's extra `console`, Textual its extra `top` (docs/decisions/0015).
+up to `site`. No data path is imported here, and only the commands import it: Starlette, uvicorn, jinja2, sse-starlette,
+httpx and Textual are Sluice's extra `operator` (docs/decisions/0015).
 """

@@ -1,6 +1,6 @@
 """`sluice console`: serves a read-only web page about the members of a fleet, on loopback by default.
 
-The server is a process of its own. Its libraries are Sluice's extra `console`; they are imported when it runs.
+The server is a process of its own. Its libraries are in Sluice's extra `operator`; they are imported when it runs.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         from console.board import ConsoleOptions
         from console.site import serve
     except ModuleNotFoundError as error:
-        raise StartError(not_installed(error.name or "a package", "console")) from None
+        raise StartError(not_installed(error.name or "a package", "operator")) from None
     serve(
         ConsoleOptions(
             admins=admins,

@@ -2,7 +2,7 @@
 
 jikkou's resources (its documentation, "Kafka Quotas", apiVersion kafka.jikkou.io/v1beta2; its examples also have v1)
 are one document each, or a `KafkaClientQuotaList`. They support six of Kafka's eight levels, no ips or topics, and
-three keys; `jikkou_omits` names the rest. YAML needs the extra `yaml`.
+three keys; `jikkou_omits` names the rest. YAML needs the extra `operator`.
 """
 
 import json
@@ -222,7 +222,7 @@ def _yaml() -> ModuleType:
     try:
         import yaml  # an extra: the proxy itself needs no YAML
     except ImportError:
-        raise SluiceError(f"jikkou's format is YAML: {not_installed('PyYAML', 'yaml')}") from None
+        raise SluiceError(f"jikkou's format is YAML: {not_installed('PyYAML', 'operator')}") from None
     return yaml
 
 

@@ -52,7 +52,7 @@ _REFUSED_SHOWN_MAX: Final = 10
 _CONNECT_SECONDS_MAX: Final = 5.0  # of each server, with TLS and login
 _CLIENT_ID: Final = b"sluice-quotas"
 _FORMATS_TEXT: Final = (
-    "toml as in the quotas file, json, or jikkou's YAML, which needs PyYAML (Sluice's extra `yaml`)"
+    "toml as in the quotas file, json, or jikkou's YAML, which needs PyYAML (Sluice's extra `operator`)"
 )
 _FILE_ONLY: Final = ("toml", "jikkou")
 _DRY_RUN: Final = "dry run: validated, and nothing is changed"

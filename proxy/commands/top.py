@@ -1,6 +1,6 @@
 """`sluice top`: shows all clients live in the terminal; if the output is piped, as plain text.
 
-The live view uses Textual, which is Sluice's extra `top`, and is imported when it runs.
+The live view uses Textual, which is in Sluice's extra `operator`, and is imported when it runs.
 """
 
 import argparse
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             from console.screen import Live
         except ModuleNotFoundError as error:
-            hint = not_installed(error.name or "textual", "top")
+            hint = not_installed(error.name or "textual", "operator")
             print(f"sluice: the live view is not available: {hint}", file=sys.stderr)
         else:
             live = Live(

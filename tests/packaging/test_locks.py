@@ -1,4 +1,4 @@
-"""The lock files: every package with its hashes, and no word about where packages come from."""
+"""The lock files: for every supported Python, every package with its hashes, and no word about where they come from."""
 
 import re
 import tomllib
@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
+import hatch_build
 from tests.packaging.conftest import ROOT
 
-_EXTRAS = ("capture", "completion", "console", "fleet", "offline", "top", "yaml")
-_LOCKS = tuple(ROOT / "requirements" / f"{name}.txt" for name in ("run", "build", "dev", "fuzz", *_EXTRAS))
+_EXTRAS = ("capture", "fleet", "offline", "operator")
+_EARLIER_NAMES = {name: ["kafka-sluice[operator]"] for name in ("completion", "console", "top", "yaml")}
+_BASES = ("run", "build", "release", "docs", "dev", "fuzz")
+_LOCKS = tuple(ROOT / "requirements" / f"{name}.txt" for name in (*_BASES, *_EXTRAS))
 _PIN = re.compile(r"^([a-z0-9][a-z0-9.-]*)==(\S+)", re.MULTILINE)
+_MARKER = re.compile(r"^[a-z0-9][a-z0-9.-]*==\S+ ; (.+) \\\\$", re.MULTILINE)
 
 
 def _pins(lock: Path) -> dict[str, str]:
@@ -45,11 +49,21 @@ def test_run_lock_has_what_the_proxy_depends_on() -> None:
     assert {_name(requirement) for requirement in project["dependencies"]} <= _pins(_LOCKS[0]).keys()
 
 
-def test_every_extra_has_a_lock() -> None:
+def test_every_extra_has_a_lock_and_earlier_names_still_install_it() -> None:
     """Where a package of an extra is missing, the command that is printed names this file."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
-    assert tuple(sorted(project["optional-dependencies"])) == _EXTRAS
+    assert extras.keys() == {*_EXTRAS, *_EARLIER_NAMES}
+    assert {name: extras[name] for name in _EARLIER_NAMES} == _EARLIER_NAMES
+
+
+def test_locks_are_the_same_for_every_python_but_for_what_only_other_systems_need() -> None:
+    """A version that depends on the Python would be one that no test on another Python has seen."""
+    shipped = [ROOT / "requirements" / f"{name}.txt" for name in ("run", *_EXTRAS)]
+
+    assert {marker for lock in shipped for marker in _MARKER.findall(lock.read_text())} <= {
+        "sys_platform == 'win32'"
+    }
 
 
 def test_readme_has_the_name_on_the_package_index_and_the_command() -> None:
@@ -77,9 +91,14 @@ def test_build_lock_has_the_backend() -> None:
 
 
 def test_locks_agree() -> None:
-    run, build, dev, fuzz, *extras = map(_pins, _LOCKS)
+    run, build, release, docs, dev, fuzz, *extras = map(_pins, _LOCKS)
 
-    assert run.items() | build.items() <= dev.items()
+    assert run.items() | build.items() <= release.items()
+    assert release.items() | docs.items() <= dev.items()
     assert run.items() <= fuzz.items()
     for extra in extras:
         assert run.items() <= extra.items() <= dev.items()
+
+
+def test_compiler_of_the_build_hook_is_the_locked_one() -> None:
+    assert f"mypy=={_pins(ROOT / 'requirements' / 'release.txt')['mypy']}" in hatch_build.COMPILERS

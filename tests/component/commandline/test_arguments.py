@@ -69,7 +69,7 @@ def test_missing_shtab_is_one_line_and_leaves_no_file(
     monkeypatch.setitem(sys.modules, "shtab", None)
     for words in ((), ("--output", tmp_path / "completions" / "sluice")):
         assert sluice("completion", "bash", *words, code=1) == ""
-        assert sluice.err == f"sluice: {not_installed('shtab', 'completion')}\n"
+        assert sluice.err == f"sluice: {not_installed('shtab', 'operator')}\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -190,7 +190,7 @@ def test_terminal_without_textual_gets_plain_output_and_a_hint(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     code, out, err = top("--admin", member.admin)
     assert code == 0
-    assert "requirements/top.txt" in err
+    assert "requirements/operator.txt" in err
     assert "web-1" in out
 
 

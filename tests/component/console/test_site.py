@@ -149,7 +149,7 @@ def test_missing_package_is_named_with_its_extra() -> None:
     done = python(hidden, "console")
     assert done.returncode == 1
     assert "uvicorn is not installed" in done.stderr
-    assert "requirements/console.txt" in done.stderr
+    assert "requirements/operator.txt" in done.stderr
 
 
 def test_serve_loads_no_page_and_no_library_of_the_console() -> None:

@@ -96,13 +96,15 @@ def test_guess_at_an_option_is_none_that_the_help_hides(capsys: pytest.CaptureFi
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("extra", ["capture", "completion", "offline", "yaml"])
-def test_command_names_this_python_and_a_lock_that_is_there(
+@pytest.mark.parametrize("extra", ["capture", "fleet", "offline", "operator"])
+def test_commands_name_this_python_the_extra_and_a_lock_that_is_there(
     extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/my env/bin/python")
-    said, _, command = not_installed("numba", extra).partition(": ")
-    assert said == "numba is not installed; in Sluice's checkout"
-    words = shlex.split(command)
-    assert words[:-1] == [sys.executable, "-m", "pip", "install", "--require-hashes", "-r"]
+    said, *commands = not_installed("numba", extra).split(": ")
+    assert said == f"numba is not installed; it is in Sluice's extra {extra}"
+    index, words = (shlex.split(command.removesuffix(", or in a checkout")) for command in commands)
+    pip = [sys.executable, "-m", "pip", "install"]
+    assert index == [*pip, f"kafka-sluice[{extra}]"]
+    assert words[:-1] == [*pip, "--require-hashes", "-r"]
     assert (ROOT / words[-1]).is_file()

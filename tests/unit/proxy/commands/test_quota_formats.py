@@ -133,7 +133,7 @@ def test_impossible_quota_is_refused(form: str, text: str, problem: str) -> None
 
 def test_without_yaml_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(SluiceError, match=r"PyYAML is not installed.* -r requirements/yaml\.txt$"):
+    with pytest.raises(SluiceError, match=r"PyYAML is not installed.* -r requirements/operator\.txt$"):
         read(DOCUMENTED, "jikkou")
     assert "jikkou" in FORMATS
 
