@@ -264,6 +264,27 @@ $(FUZZ)/.stamp: requirements/fuzz.txt
 fuzz: $(FUZZ)/.stamp ## Every reader of foreign bytes under Atheris, 20 s each; ARGS="requests --runs 10000000"
 	@$(FUZZ)/bin/python -m tests.fuzz $(ARGS)
 
+# In an environment of its own, with what builds and nothing else: the same locked tools, so the same bytes.
+RELEASE := build/release-venv
+
+$(RELEASE)/.stamp: requirements/release.txt
+	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11 or newer (with venv) is not on the PATH" >&2; exit 1; fi
+	$(PYTHON) -m venv --clear $(RELEASE)
+	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/release.txt
+	touch $@
+
+.PHONY: release
+release: $(RELEASE)/.stamp ## What is released, in dist/: wheels, sources, SBOMs, checksums, notes; ARGS=--snapshot: as it is now
+	@$(RELEASE)/bin/python -m release build $(ARGS)
+
+.PHONY: release-check
+release-check: jars ## Install what is in dist/, and nothing else, with each Python of this machine, and use it; ten minutes
+	@$(BIN)/python -m release check $(ARGS)
+
+.PHONY: release-sample
+release-sample: jars ## Keep what the release in dist/ writes, for tests of later ones (tests/packaging/samples)
+	@$(BIN)/python -m release sample
+
 # For every Python that the package supports (`--universal`, from 3.11), in an environment of its own. A locked version
 # stays until it no longer fits; `LOCK_ARGS=--upgrade`, or `--upgrade-package NAME`, renews. No header has an index's address.
 LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" build/lock/bin/uv pip compile --quiet --no-config --universal \

@@ -95,6 +95,8 @@ def build(root: Path, target: Path) -> bool:
                 debug_level="0",
                 opt_level=_LEVEL,
             )
+            for extension in extensions:  # no name of this directory in the result: the same bytes each time
+                extension.extra_compile_args.append(f"-ffile-prefix-map={work}=.")
             command = build_ext(Distribution({"name": "sluice", "ext_modules": extensions}))
             command.build_lib, command.build_temp = f"{work}/lib", f"{work}/temp"
             command.ensure_finalized()

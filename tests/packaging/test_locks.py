@@ -102,3 +102,16 @@ def test_locks_agree() -> None:
 
 def test_compiler_of_the_build_hook_is_the_locked_one() -> None:
     assert f"mypy=={_pins(ROOT / 'requirements' / 'release.txt')['mypy']}" in hatch_build.COMPILERS
+
+
+def test_locks_that_documents_name_are_there() -> None:
+    pages = [path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "decisions"]
+    pages.remove(ROOT / "docs" / "operations.md")  # its pages for each task say it
+    named = {
+        name
+        for page in [ROOT / "README.md", *pages]
+        for name in re.findall(r"requirements/([a-z]+)\.txt", page.read_text())
+    }
+
+    assert named
+    assert [name for name in sorted(named) if not (ROOT / "requirements" / f"{name}.txt").exists()] == []
