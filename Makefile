@@ -175,6 +175,14 @@ docs: $(VENV)/.stamp ## The documents as a site, in build/site; its search also 
 reference: $(VENV)/.stamp ## Renew docs/command-options.md and docs/v1.schema.json from the code
 	@$(BIN)/python -m tests.support.reference
 
+.PHONY: images
+images: ## Every image of docker/Dockerfile, and its bill of materials in build/images (docker, podman or buildah)
+	@$(PYTHON) -m release.images $(ARGS)
+
+.PHONY: images-check
+images-check: jars ## Every image, compiled, on a base of Debian's packages, run before brokers (root, buildah, mmdebstrap)
+	IMAGES="proxy fleet capture console offline" COMPILED=1 $(PYTEST) tests/packaging/test_images.py $(ARGS)
+
 .PHONY: hostile
 hostile: jars ## Every attack in its long form, half an hour; writes the table in docs/security.md
 	$(BIN)/python -m tests.hostile $(ARGS)

@@ -1,4 +1,4 @@
-"""The files under docker/, as far as they can be checked without a container engine.
+"""The files under docker/, as text. test_images.py builds the images and runs them.
 
 Files parse, paths exist, the configurations inside are judged by `sluice check`, and the ports that one file gives are
 the ports that the other expects. Those for Kubernetes are rendered from the Helm chart, and judged in `test_chart`.
@@ -16,6 +16,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from release.images import DEFAULT, TARGETS, tags
 from tests.bench.lanes import HAPROXY_HINT, find_haproxy
 from tests.packaging.conftest import ROOT, bare_environment, run
 
@@ -51,12 +52,6 @@ def _listeners(text: str) -> dict[str, tuple[str, int]]:
     return {part[1]: (part[2], int(part[3])) for part in parts if part is not None}
 
 
-def _stages() -> dict[str, tuple[str, str]]:
-    """Return, by name, what each stage of the Dockerfile begins with, and its text."""
-    parts = re.split(r"^FROM (\S+) AS (\S+)$", (_DOCKER / "Dockerfile").read_text(), flags=re.MULTILINE)[1:]
-    return {parts[at + 1]: (parts[at], parts[at + 2]) for at in range(0, len(parts), 3)}
-
-
 @pytest.mark.parametrize("path", sorted(_DOCKER.rglob("*.y*ml")), ids=lambda path: path.name)
 def test_yaml_parses(path: Path) -> None:
     assert [document for document in yaml.safe_load_all(path.read_text()) if document]
@@ -69,37 +64,45 @@ def test_dockerfile_copies_what_exists_and_what_the_ignore_file_lets_in() -> Non
         for line in re.findall(r"^COPY (?!--from)(?:--\S+ )*(.+)$", text, re.MULTILINE)
         for source in line.split()[:-1]
     ]
-    let_in = re.findall(r"^!(.+)$", (_DOCKER / "Dockerfile.dockerignore").read_text(), re.MULTILINE)
+    let_in = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
 
-    assert copied
-    for source in copied:
+    assert "." in copied
+    for source in {*copied} - {"."}:
         assert (ROOT / source).exists(), source
         assert any(fnmatch.fnmatch(source, rule) or source.startswith(f"{rule}/") for rule in let_in), source
+    for rule in let_in:
+        assert list(ROOT.glob(rule)), rule
 
 
-def test_image_runs_as_an_ordinary_user_with_locked_packages() -> None:
-    stages = _stages()
+def test_every_package_of_the_wheel_gets_into_the_build() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    let_in = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
 
-    for name in ("capture", "fleet", "proxy"):
-        assert stages[name][0] == "base"
-        assert "USER" not in stages[name][1]
-    assert re.search(r"^USER [1-9]\d+:[1-9]\d+$", stages["base"][1], re.MULTILINE)
+    assert {*wheel["packages"]} <= {*let_in}
+
+
+def test_dockerfile_has_the_images_and_builds_the_proxy_where_none_is_asked_for() -> None:
+    stages = re.findall(r"^FROM (\S+)(?: AS (\S+))?$", (_DOCKER / "Dockerfile").read_text(), re.MULTILINE)
+
+    assert {*TARGETS} <= {name for _, name in stages}
+    assert stages[-1] == (DEFAULT, "")
+
+
+def test_images_are_based_on_one_image_by_its_digest() -> None:
+    stages = re.findall(r"^FROM (\S+)(?: AS (\S+))?$", (_DOCKER / "Dockerfile").read_text(), re.MULTILINE)
+    names = {name for _, name in stages} | {"scratch", "${PYTHON_IMAGE}", "${OF}"}
+    outside = [base for base, _ in stages if base not in names]
+
+    assert len(outside) == 1
+    assert re.fullmatch(r"python:3\.\d+-slim-\w+@sha256:[0-9a-f]{64}", outside[0])
+
+
+def test_images_have_locked_packages_only() -> None:
     text = (_DOCKER / "Dockerfile").read_text()
-    installs = re.findall(r"bin/pip (?:--python \S+ )?install (.+?)(?: \\)?$", text, re.MULTILINE)
-    assert len(installs) == text.count("install --no-cache-dir")
-    assert all("--require-hashes" in install or "--no-index" in install for install in installs)
+    installs = re.findall(r"bin/pip (?:--python \S+ )?install (.+)$", text, re.MULTILINE)
 
-
-def test_image_is_the_bare_proxy_unless_an_extra_is_asked_for() -> None:
-    stages = _stages()
-
-    assert list(stages)[-1] == "proxy"
-    assert "COPY --from=build /opt/sluice /opt/sluice" in stages["proxy"][1]
-    for name in ("capture", "fleet"):
-        assert f"{name}.txt" not in stages["build"][1].partition("COPY requirements")[2].partition("\n")[2]
-        assert f"COPY --from=build-{name} /opt/sluice /opt/sluice" in stages[name][1]
-        assert stages[f"build-{name}"][0] == "build"
-        assert f"--require-hashes -r requirements/{name}.txt" in stages[f"build-{name}"][1]
+    assert len(installs) == text.count("pip install") + text.count("python install")
+    assert all("--require-hashes" in install for install in installs)
 
 
 @pytest.mark.parametrize("name", _COMPOSE)
@@ -109,6 +112,11 @@ def test_compose_mounts_and_builds_what_exists(name: str) -> None:
         if "build" in service:
             context = (_DOCKER / service["build"]["context"]).resolve()
             assert (context / service["build"]["dockerfile"]).is_file()
+            target = service["build"]["target"]
+            assert service["image"] in tags("sluice", target) or (service["image"], target) == (
+                "sluice",
+                DEFAULT,
+            )
         for volume in service.get("volumes", ()):
             source = volume.split(":")[0]
             exists = (_DOCKER / source).is_dir() if source.startswith(".") else source in compose["volumes"]

@@ -8,6 +8,7 @@ containers would run is run.
 import secrets
 import shlex
 import shutil
+import sys
 import tomllib
 from contextlib import ExitStack
 from pathlib import Path
@@ -164,15 +165,20 @@ class Container:
 
 def test_gateway_of_compose(kafka: Cluster, tmp_path: Path) -> None:
     text = (ROOT / "docker" / "compose.yaml").read_text()
-    service = yaml.safe_load(text)["services"]["sluice"]
+    services = yaml.safe_load(text)["services"]
+    service, (copy,) = services["sluice"], services["quotas"]["command"]
+    copies = shlex.join([sys.executable, "-c", copy])
     given = {"SLUICE_PASSWORD": password("sluice")}
     environment = {name: value.strip("${}") for name, value in service["environment"].items()}
     container = Container(tmp_path, kafka, {name: given[value] for name, value in environment.items()})
     shutil.copytree(ROOT / "docker" / "gateway", container.etc, dirs_exist_ok=True)  # mounted
-    shutil.copy(ROOT / "docker" / "gateway" / "quotas.toml", container.var)  # the image has it there
 
     with container.shell as shell:
+        shell.run(copies)
         container.alter_as_printed(text)
+        altered = container.quotas.read_text()
+        shell.run(copies)  # a second `up`
+        assert container.quotas.read_text() == altered
         others = shell.here((tmp_path / "admin.properties").read_text()).replace("admin", "reports")
         (tmp_path / "admin.properties").write_text(others)
         (alter,) = [command for command in commands(commented(text)) if "kafka-configs.sh" in command]
