@@ -21,7 +21,7 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 from uuid import NAMESPACE_URL, uuid5
 
-from cyclonedx.factory.license import LicenseFactory
+from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
@@ -42,6 +42,8 @@ _LEFT_OUT = (
     *("idlelib", "tkinter", "_tkinter*.so", "turtledemo", "lib2to3", "ensurepip", "pydoc_data"),
     *("nis.*.so", "_dbm*.so", "_gdbm*.so"),
 )
+# What compiled packages on the index may be linked with (manylinux), beside what Python is.
+_OF_PACKAGES = ("libstdc++.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1")
 # Places that a container engine mounts something on: a read-only root must have them.
 _MOUNT_POINTS = ("dev", "proc", "sys", "run", "tmp", "etc/sluice", "var/lib/sluice")
 _LICENSE_CHARACTERS_MAX = 60
@@ -56,9 +58,8 @@ def system(root: Path) -> None:
     (root / python.parent.relative_to("/") / "python3").symlink_to(python.name)
     inside = root / library.relative_to("/")
     shutil.copytree(library, inside, ignore=shutil.ignore_patterns(*_LEFT_OUT), ignore_dangling_symlinks=True)
-    # Packages that are compiled, pyarrow's for example, are linked with libstdc++.
-    compiled = [python, *inside.rglob("*.so"), *Path("/usr/lib").glob("*/libstdc++.so.6")]
-    for place in _libraries(compiled):
+    needed = [next(place for place in Path("/usr/lib").glob(f"*/{name}")) for name in _OF_PACKAGES]
+    for place in _libraries([python, *inside.rglob("*.so"), *needed]):
         copied.append(place)
         _place(place, root)
     for name in ("lib", "lib64"):
@@ -81,12 +82,20 @@ def system(root: Path) -> None:
     _compile(inside, root)
 
 
-def install(environment: Path, wheels: Path) -> None:
-    """Install the wheel into an environment that has all it depends on."""
+def install(environment: Path, wheels: Path, root: Path | None) -> None:
+    """Install the wheel into an environment that has all it depends on.
+
+    Raises:
+        SystemExit: a package is linked with a library that the image's root does not have.
+    """
     (wheel,) = wheels.glob("*.whl")
     pip = (sys.executable, "-m", "pip", "--python", environment / "bin" / "python", "install")
     subprocess.run([*pip, "--no-index", "--no-deps", "--no-compile", wheel], check=True)
     _compile(environment / "lib", Path("/"))
+    if root is not None:
+        for place in _libraries(environment.rglob("*.so*")):
+            if not place.is_relative_to(environment) and not _inside(place, root).exists():
+                raise SystemExit(f"{place} is not in {root}")
 
 
 def bill(image: Path, target: str, version: str, directory: Path) -> None:
@@ -115,10 +124,15 @@ def bill(image: Path, target: str, version: str, directory: Path) -> None:
 
 
 def _place(source: Path, root: Path) -> None:
-    """Copy a file to the same place below `root`, its directory's links followed as the image has them."""
-    target = root / source.parent.resolve().relative_to("/") / source.name
+    """Copy a file to the same place below a root."""
+    target = _inside(source, root)
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(source, target)
+
+
+def _inside(place: Path, root: Path) -> Path:
+    """Return a file's place below a root, its directory's links followed."""
+    return root / place.parent.resolve().relative_to("/") / place.name
 
 
 def _libraries(compiled: Iterable[Path]) -> list[Path]:
@@ -206,7 +220,7 @@ def main(words: list[str]) -> None:
     if command == "system":
         system(Path(rest[0]))
     elif command == "install":
-        install(Path(rest[0]), Path(rest[1]))
+        install(Path(rest[0]), Path(rest[1]), Path(rest[2]) if rest[2:] else None)
     elif command == "bill":
         bill(Path(rest[0]), rest[1], rest[2], Path(rest[3]))
     else:
