@@ -186,12 +186,10 @@ def _python_packages(image: Path) -> list[Component]:
     for each in distributions(path=places):
         name = re.sub(r"[-_.]+", "-", each.name).lower()
         url = PackageURL("pypi", None, name, each.version)
-        license_name = each.metadata.get("License-Expression") or each.metadata.get("License")
-        licenses = (
-            [LicenseFactory().make_from_string(license_name)]
-            if license_name and len(license_name) <= _LICENSE_CHARACTERS_MAX
-            else []
-        )
+        fields = each.metadata.json
+        given = str(fields.get("license_expression") or fields.get("license") or "")
+        short = 0 < len(given) <= _LICENSE_CHARACTERS_MAX  # else it is the text itself
+        licenses = [LicenseFactory().make_from_string(given)] if short else []
         found.append(
             Component(name=name, version=each.version, purl=url, bom_ref=str(url), licenses=licenses)
         )

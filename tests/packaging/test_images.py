@@ -259,9 +259,8 @@ def test_proxy_relays_as_compose_starts_it(
         properties.mkdir()
         (properties / "admin.properties").write_text(client_properties("admin"))
         operator = mounted["proxy"].container({_ETC: properties}, {_STATE: tmp_path / "other"}, {})
-        words = ("quotas", "set", "--bootstrap-server", f"{HOST}:{bootstrap}", "--user", "reports")
-        words += ("--command-config", f"{_ETC}/admin.properties", "producer_byte_rate=3M")
-        altered = operator.run(*words)
+        words = ("--bootstrap-server", f"{HOST}:{bootstrap}", "--command-config", f"{_ETC}/admin.properties")
+        altered = operator.run("quotas", "set", *words, "--user", "reports", "producer_byte_rate=3M")
         assert altered.returncode == 0, altered.stdout
 
     kept = tomllib.loads((tmp_path / "state" / "quotas.toml").read_text())["quota"]
