@@ -45,11 +45,15 @@ def tags(name: str, target: str) -> list[str]:
     return [f"{name}:{target}", f"{name}:{version()}-{target}"]
 
 
+def commit_seconds() -> int:
+    """Return the time of the commit, in seconds since the epoch."""
+    return int(_git("show", "--no-patch", "--format=%ct", "HEAD"))
+
+
 def labels() -> dict[str, str]:
-    """Return the build arguments for labels. The time is that of the commit: a second build has the same."""
-    revision, seconds = _git("rev-parse", "HEAD"), _git("show", "--no-patch", "--format=%ct", "HEAD")
-    created = datetime.fromtimestamp(int(seconds), UTC).isoformat()
-    return {"VERSION": version(), "REVISION": revision, "CREATED": created, "SOURCE_DATE_EPOCH": seconds}
+    """Return what an image says of its version. The time is that of the commit: a second build has the same."""
+    created = datetime.fromtimestamp(commit_seconds(), UTC).isoformat()
+    return {"version": version(), "revision": _git("rev-parse", "HEAD"), "created": created}
 
 
 def build(
@@ -68,7 +72,9 @@ def build(
     Raises:
         subprocess.CalledProcessError: the engine could not build one.
     """
-    arguments = [*(f"{key}={value}" for key, value in labels().items()), *given]
+    said = labels()
+    arguments = [*(f"{key.upper()}={value}" for key, value in said.items()), *given]
+    arguments += [f"SOURCE_DATE_EPOCH={commit_seconds()}"]
     command = [engine, "build", "--file", "docker/Dockerfile", *options]
     command += [word for argument in arguments for word in ("--build-arg", argument)]
     # Health checks are a part of Docker's format alone; buildah keeps layers of stages only if it is asked to.
@@ -79,8 +85,12 @@ def build(
     }
     command += docker_format[engine]
     environment = {**os.environ, "DOCKER_BUILDKIT": "1"}
+    # The Dockerfile has these labels too, but buildah takes them from its cache whatever their arguments are now.
+    label_words = [
+        word for key, value in said.items() for word in ("--label", f"org.opencontainers.image.{key}={value}")
+    ]
     for target in targets:
-        words = [word for tag in tags(name, target) for word in ("--tag", tag)]
+        words = [*label_words, *(word for tag in tags(name, target) for word in ("--tag", tag))]
         subprocess.run([*command, "--target", target, *words, "."], cwd=_ROOT, env=environment, check=True)
         words = ["--target", "bill", "--build-arg", f"OF={target}", "--output", f"type=local,dest={bills}"]
         subprocess.run([*command, *words, "."], cwd=_ROOT, env=environment, check=True)

@@ -27,7 +27,8 @@ from release.images import TARGETS
 from tests.cluster import processes
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-_PACKAGES: Final = ("ca-certificates", "gcc", "libc6-dev", "python3", "python3-dev", "python3-venv")
+_PACKAGES: Final = ("ca-certificates", "python3", "python3-venv")
+_COMPILER: Final = ("gcc", "libc6-dev", "python3-dev")
 _CERTIFICATES: Final = "/etc/ssl/certs/ca-certificates.crt"
 # What of apt's and pip's settings here leads to their packages.
 _APT_SETTINGS: Final = (
@@ -100,12 +101,25 @@ class Images:
         """Build images as `make images` does, on a base of Debian's own Python."""
         pip = self._directory / "pip.conf"
         pip.write_text(_pip_settings())
-        given = {**arguments, "PYTHON_IMAGE": self._base()}
+        given = {
+            **arguments,
+            "PYTHON_IMAGE": self._base(
+                _PACKAGES + (_COMPILER if arguments.get("COMPILED", "1") == "1" else ())
+            ),
+        }
         command = [sys.executable, "-m", "release.images", "--engine", "buildah", "--bills", str(self.bills)]
         command += ["--secret", f"id=pip.conf,src={pip}"]
         command += [word for target in targets for word in ("--target", target)]
         command += [word for name, value in given.items() for word in ("--build-arg", f"{name}={value}")]
         self._run(*command)
+        self._run("buildah", "rm", "--all")  # it keeps the working container of a stage without instructions
+
+    def close(self) -> None:
+        """Unmount what buildah leaves mounted, so that the directory can be removed."""
+        self._run("buildah", "rm", "--all")
+        overlay = self._directory / "graph" / "overlay"
+        if overlay.is_mount():
+            self._run("umount", "--recursive", str(overlay))
 
     @contextlib.contextmanager
     def mounted(self, target: str) -> Iterator["Image"]:
@@ -119,16 +133,16 @@ class Images:
         finally:
             self._run("buildah", "rm", working)
 
-    def _base(self) -> str:
+    def _base(self, packages: Sequence[str]) -> str:
         """Return the name of the image that stands for Python's, which is made if it is not there."""
         settings = [line for name in _APT_SETTINGS for line in _apt_setting(name)]
         sources = _apt_sources()
-        key = "\n".join([*_PACKAGES, *settings, sources.read_text(), Path(_CERTIFICATES).read_text()])
+        key = "\n".join([*packages, *settings, sources.read_text(), Path(_CERTIFICATES).read_text()])
         name = f"localhost/sluice-debian:{hashlib.sha256(key.encode()).hexdigest()[:12]}"
         if self._run("buildah", "images", "--quiet", "--filter", f"reference={name}").strip():
             return name
         root = self._directory / "debian.tar"
-        command = ["mmdebstrap", "--variant=apt", f"--include={','.join(_PACKAGES)}", "--quiet"]
+        command = ["mmdebstrap", "--variant=apt", f"--include={','.join(packages)}", "--quiet"]
         command += ["--dpkgopt=force-unsafe-io", "--dpkgopt=path-exclude=/usr/share/man/*"]
         command += ["--dpkgopt=path-exclude=/usr/share/locale/*", *(f"--aptopt={line}" for line in settings)]
         self._run(*command, _suite(), str(root), str(sources))
