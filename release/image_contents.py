@@ -93,7 +93,9 @@ def install(environment: Path, wheels: Path, root: Path | None) -> None:
     subprocess.run([*pip, "--no-index", "--no-deps", "--no-compile", wheel], check=True)
     _compile(environment / "lib", Path("/"))
     if root is not None:
-        for place in _libraries(environment.rglob("*.so*")):
+        found = [path for path in environment.rglob("*.so*") if path.is_file()]
+        compiled = [path for path in found if path.read_bytes()[:4] == b"\x7fELF"]
+        for place in _libraries(compiled):
             if not place.is_relative_to(environment) and not _inside(place, root).exists():
                 raise SystemExit(f"{place} is not in {root}")
 
