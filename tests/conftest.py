@@ -30,7 +30,7 @@ _NEEDS_BROKERS_SECONDS_MAX: Final = 240
 _LONG: Final = frozenset(
     {
         *("test_tuning", "test_throttled_groups", "test_fleet_sidecars", "test_offline_kafka"),
-        *("test_fleet_cluster", "test_low_quotas", "test_printed_ways_out"),
+        *("test_fleet_cluster", "test_low_quotas", "test_printed_ways_out", "test_images"),
     }
 )
 _COORDINATOR_SECONDS_MAX: Final = 60.0
