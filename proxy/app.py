@@ -26,7 +26,7 @@ import uvloop
 from msgspec.structs import replace
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
-from proxy.admin import AdminServer, Explanations, Figures, OwnFigures, Site, State, status_of
+from proxy.admin import AdminServer, Admission, Explanations, Figures, OwnFigures, Site, State, status_of
 from proxy.channel import OngoingMoves, Question
 from proxy.config import AUTO, WORKERS_MAX, CaptureOptions, Config, ListenerOptions
 from proxy.control.cluster import (
@@ -256,8 +256,13 @@ class App:
         explanations = Explanations(figures.seen, relay.engine, origins, member=config.fleet.configured)
         site = Site(figures, self.not_ready, page, state, explanations, self._enforcement.notice)
         status = State(self._status, events, self._enforcement, config.admin.actions_from)
+        client_auth = "none" if config.admin.tls is None else config.admin.tls.client_auth
         self._admin = AdminServer(
-            {**site.handlers(), **status.handlers()}, config.admin.hosts, actions=status.actions()
+            {**site.handlers(), **status.handlers()},
+            config.admin.hosts,
+            actions=status.actions(),
+            admission=Admission(self._certificates.admin_tokens, client_auth, self.stats.admin_refused),
+            tls=self._certificates.admin_tls,
         )
         self._quota_service = QuotaService(loop, quotas, config.quotas, self.stats, self.quotas_altered)
         self._mirror = None

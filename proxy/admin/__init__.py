@@ -6,11 +6,14 @@
     explanations  /v1: where clients' time goes
     state         /v1/status, /v1/events, and the switch of all enforcement
     site          where the figures come from, and which page shows what
+    admission     who may have a page: tokens and certificates
+    streams       the bytes of a connection, plain or within TLS
     server        asyncio streams, bounded; large documents row by row
 
 The port changes nothing but that switch.
 """
 
+from proxy.admin.admission import Admission
 from proxy.admin.explanations import Explanations
 from proxy.admin.http import Page, Request
 from proxy.admin.pages import NoWorkersError
@@ -20,6 +23,7 @@ from proxy.admin.state import State, status_of
 
 __all__ = [
     "AdminServer",
+    "Admission",
     "Explanations",
     "Figures",
     "NoWorkersError",

@@ -14,18 +14,21 @@ from proxy.system.hosts import host_of
 READ_ONLY: Final = "only GET and HEAD are allowed: this page is read-only"
 HEAD_BYTES_MAX: Final = 8192  # nginx and Apache httpd take 8 KiB by default too
 _TARGET: Final = re.compile(r"/[!-~]*", re.ASCII)
+# Headers that belong to a status, whatever the page.
+_OF_STATUS: Final = {401: 'WWW-Authenticate: Bearer realm="sluice"\r\n', 405: "Allow: GET, HEAD\r\n"}
 _METHODS: Final = ("GET", "HEAD", "POST")
 # The headers that a command such as curl sends by itself, and our own. A browser (Origin, Sec-Fetch-Site) and a proxy
 # (Via, Forwarded, X-Real-IP, and those of each vendor) send others.
 _OF_COMMANDS: Final = frozenset(
     {
-        *("accept", "accept-encoding", "connection", "content-length", "content-type"),
+        *("accept", "accept-encoding", "authorization", "connection", "content-length", "content-type"),
         *("host", "sluice-action", "user-agent"),
     }
 )
 REASONS: Final = {
     200: "OK",
     400: "Bad Request",
+    401: "Unauthorized",
     403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
@@ -61,6 +64,7 @@ class Request(NamedTuple):
         relayed: the sign that a browser or a proxy has sent the request: the first header that Sluice's own commands
             do not send, or "HTTP/1.0"; "" if there is no sign.
         peer: the client's IP address.
+        authorization: the Authorization header, which holds a token: no page sees it.
     """
 
     method: str
@@ -72,14 +76,20 @@ class Request(NamedTuple):
     action: str = ""
     relayed: str = ""
     peer: str = ""
+    authorization: str = ""
 
 
 class RefusedError(Exception):
-    """A request is refused: it gets this error status and text as its response, and its connection is closed."""
+    """A request is refused: it gets this error status and text as its response, and its connection is closed.
 
-    def __init__(self, status: int, problem: str) -> None:
+    Args:
+        reason: one word, under which the refusal is counted (`sluice_admin_refused_total`); "" for none.
+    """
+
+    def __init__(self, status: int, problem: str, reason: str = "") -> None:
         self.status = status
         self.problem = problem
+        self.reason = reason
         super().__init__(f"{status} {problem}")
 
 
@@ -113,7 +123,17 @@ def parse(head: bytes) -> Request:
         # nginx speaks HTTP/1.0 to what is behind it, unless told otherwise.
         old = "HTTP/1.0" if version == "HTTP/1.0" else ""
         relayed = old or next((name for name in headers if name not in _OF_COMMANDS), "")
-    return Request(method, path, headers.get("accept", ""), close, host, query, action, relayed)
+    return Request(
+        method,
+        path,
+        headers.get("accept", ""),
+        close,
+        host,
+        query,
+        action,
+        relayed,
+        authorization=headers.get("authorization", ""),
+    )
 
 
 def write(page: Page, *, head_only: bool, close: bool) -> bytes:
@@ -130,7 +150,7 @@ def write(page: Page, *, head_only: bool, close: bool) -> bytes:
         "Cache-Control: no-store\r\n"
         "X-Content-Type-Options: nosniff\r\n"
         "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n"
-        f"{'Allow: GET, HEAD' + chr(13) + chr(10) if page.status == 405 else ''}"
+        f"{_OF_STATUS.get(page.status, '')}"
         f"Connection: {'close' if close else 'keep-alive'}\r\n\r\n"
     )
     return head.encode("ascii") + (b"" if head_only else page.body)

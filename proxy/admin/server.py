@@ -1,9 +1,10 @@
 """The admin port: asyncio streams around `proxy.admin.http`.
 
 It shares the event loop with the traffic, so everything is bounded: connections, the bytes of a head, the time that a
-request takes to arrive and a response to be read, the bytes of all responses that clients have not read yet. A new
-connection is always accepted: above the maximum, one connection of the address with the most of them is closed, an idle
-one first, then one that does not read its response. So idle connections keep no probe out.
+TLS handshake or a request takes to arrive and a response to be read, the number of handshakes per second, the bytes of
+all responses that clients have not read yet. A new connection is always accepted: above the maximum, one connection of
+the address with the most of them is closed: one in its handshake first, then an idle one, then one that does not read
+its response. So idle connections keep no probe out.
 
 A page on the internet can have a browser ask this port, under a name of its own that leads here (DNS rebinding). So
 only requests for an IP address, `localhost`, the host that is bound, or one of `admin.hosts` are
@@ -12,6 +13,7 @@ served. The pages' contents are `site`'s; a POST has handlers of its own (`state
 
 import asyncio
 import logging
+import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
@@ -22,12 +24,14 @@ from typing import Final, TypeVar
 from msgspec import Raw, Struct
 
 from proxy.admin import pages
+from proxy.admin.admission import Admission
 from proxy.admin.http import HEAD_BYTES_MAX, READ_ONLY, Page, RefusedError, Request, parse, write
 from proxy.admin.pages import NoWorkersError
+from proxy.admin.streams import Pace, PlainStream, TlsStream
 from proxy.config import Address
 from proxy.explain.documents import Refused, encode
 from proxy.system.errors import StartError, system_reason
-from proxy.system.hosts import is_ip
+from proxy.system.hosts import Context, handshake_problem, is_ip
 from proxy.system.threads import in_turns
 
 # ----------------------------------------------------------------------------------------------------
@@ -79,7 +83,9 @@ async def sorted_in_turns(items: list[T], key: Callable[[T], float]) -> Iterator
 
 
 CONNECTIONS_MAX: Final = 64
-REQUEST_SECONDS_MAX: Final = 5.0  # also how long an idle connection is kept
+REQUEST_SECONDS_MAX: Final = 5.0  # also how long an idle connection is kept, and a TLS handshake may take
+# A handshake costs half a millisecond of the loop with a P-256 key, and two with RSA 2048.
+HANDSHAKE_GAP_SECONDS: Final = 0.005
 RESPONSE_SECONDS_MAX: Final = 10.0
 UNSENT_BYTES_MAX: Final = 16 * 1024**2  # of all responses that clients have not read yet
 LOG: Final = logging.getLogger(__name__)
@@ -90,9 +96,10 @@ Handler = Callable[[Request], Awaitable[Page]]
 class Stage(IntEnum):
     """What a connection waits for. If there are more than CONNECTIONS_MAX, one in the lowest stage is closed."""
 
-    IDLE = 0  # a request
-    SENDING = 1  # that the client takes its response
-    WORKING = 2  # a page
+    OPENING = 0  # the end of its TLS handshake
+    IDLE = 1  # a request
+    SENDING = 2  # that the client takes its response
+    WORKING = 3  # a page
 
 
 class Connection:
@@ -128,6 +135,8 @@ class AdminServer:
         actions: by path, the function that responds to a POST.
         hosts: further allowed names in the Host header, beside localhost and the bound host.
         request_seconds_max: how long a connection may take to send a request; tests shorten it.
+        admission: decides who may have a page.
+        tls: returns the TLS context in force; None for plaintext.
     """
 
     def __init__(
@@ -136,7 +145,12 @@ class AdminServer:
         hosts: Collection[str] = (),
         request_seconds_max: float = REQUEST_SECONDS_MAX,
         actions: Mapping[str, Handler] = MappingProxyType({}),
+        admission: Admission | None = None,
+        tls: Context | None = None,
     ) -> None:
+        self._admission = Admission() if admission is None else admission
+        self._tls = tls
+        self._handshakes = Pace(HANDSHAKE_GAP_SECONDS)
         self._actions = actions
         self._handlers = handlers
         self._hosts = {"localhost", *(host.lower() for host in hosts)}
@@ -179,19 +193,48 @@ class AdminServer:
         self._connections[writer] = connection
         connection.task = asyncio.current_task()
         writer.transport.set_write_buffer_limits(high=0)  # a response is taken when all of it is
+        plain = PlainStream(reader, writer)
+        stream: PlainStream | TlsStream = plain
         try:
-            while await self._respond(reader, connection):
+            if self._tls is not None:
+                secure = TlsStream(reader, writer, self._tls())
+                await self._open(plain, secure, connection)
+                stream = secure
+            while await self._respond(stream, connection):
                 pass
         except asyncio.CancelledError:
             if writer in self._connections:  # else it has given way
                 raise
-        except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
+        except (ConnectionError, TimeoutError, asyncio.IncompleteReadError, ssl.SSLError):
             pass  # the client's fault: no state of the proxy depends on it
         except Exception:  # the edge of a connection: one bad page must not end the server
             LOG.exception("an admin connection failed")
         finally:
             self._connections.pop(writer, None)
-            writer.close()
+            stream.close()
+
+    async def _open(self, plain: PlainStream, secure: TlsStream, connection: Connection) -> None:
+        """Do a connection's TLS handshake.
+
+        Raises:
+            ConnectionError: it has failed, or the client has closed the connection.
+        """
+        connection.set_stage(Stage.OPENING)
+        seconds = self._request_seconds_max
+        try:
+            async with asyncio.timeout(seconds):
+                await secure.handshake(self._handshakes)
+            return
+        except TimeoutError:
+            problem = f"no TLS handshake within {seconds:g} s"
+        except ssl.SSLError as error:
+            problem = handshake_problem(error)
+        except RefusedError as error:
+            problem = error.problem
+            response = write(pages.refusal(error.status, problem), head_only=False, close=True)
+            await self._send(plain, connection, response, ())
+        self._admission.note("tls", connection.host, problem)
+        raise ConnectionAbortedError(problem)
 
     def _close_one(self, connections: Collection[Connection]) -> None:
         """Close one of these connections: of the address with the most, the one that waits longest for its client."""
@@ -205,24 +248,33 @@ class AdminServer:
         if last.task is not None and last.task is not asyncio.current_task():
             last.task.cancel()  # no page is made for a visitor that is gone
 
-    async def _respond(self, reader: asyncio.StreamReader, connection: Connection) -> bool:
+    async def _respond(self, stream: PlainStream | TlsStream, connection: Connection) -> bool:
         """Read one request and send its response; returns whether another may follow on this connection."""
         head_only = False
         connection.set_stage(Stage.IDLE)
         try:
-            request = await self._request(reader)
+            request = await self._request(stream)
             head_only, close = request.method == "HEAD", request.close
+            await self._admission.check(request, certificate=stream.certificate)
             connection.set_stage(Stage.WORKING)
-            page = await self._page(request._replace(peer=connection.host))
+            page = await self._page(request._replace(peer=connection.host, authorization=""))
         except RefusedError as error:
             page, close = pages.refusal(error.status, error.problem), True
+            if error.reason:
+                self._admission.note(error.reason, connection.host, error.problem)
         response = write(page, head_only=head_only, close=close)
-        await self._send(connection, response, () if head_only else page.more)
+        await self._send(stream, connection, response, () if head_only else page.more)
         # Hundreds of requests may be here at once, and since Python 3.12 nothing else of this waits for the loop.
         await asyncio.sleep(0)
         return not close
 
-    async def _send(self, connection: Connection, response: bytes, more: tuple[bytes, ...]) -> None:
+    async def _send(
+        self,
+        stream: PlainStream | TlsStream,
+        connection: Connection,
+        response: bytes,
+        more: tuple[bytes, ...],
+    ) -> None:
         """Write a response portion by portion, each when the client has read the one before."""
         size = len(response) + sum(map(len, more))
         while True:
@@ -234,18 +286,17 @@ class AdminServer:
         connection.unsent = size
         async with asyncio.timeout(RESPONSE_SECONDS_MAX):
             for portion in (response, *more):
-                connection.writer.write(portion)
-                await connection.writer.drain()
+                await stream.send(portion)
         connection.unsent = 0
 
-    async def _request(self, reader: asyncio.StreamReader) -> Request:
+    async def _request(self, stream: PlainStream | TlsStream) -> Request:
         try:
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), self._request_seconds_max)
+            head = await asyncio.wait_for(stream.read_head(), self._request_seconds_max)
         except asyncio.LimitOverrunError:
             raise RefusedError(431, f"the request head is larger than {HEAD_BYTES_MAX} bytes") from None
         request = parse(head)
         if request.host and request.host not in self._hosts and not is_ip(request.host):
-            raise RefusedError(403, "host name not allowed: admin.hosts lists the allowed names")
+            raise RefusedError(403, "host name not allowed: admin.hosts lists the allowed names", "host")
         return request
 
     async def _page(self, request: Request) -> Page:

@@ -7,7 +7,7 @@ POST /v1/enforcement?enforcing=false&reason=TEXT          switch all enforcement
 The POST is the only page that changes something. It is for operators' commands, and no web page can send it: it needs
 a header of its own, which a browser sends to another host only after a preflight request, and that is refused; a
 request with any header that commands do not send is refused too, since a browser or a proxy has sent it. It has to come
-from `[admin] actions_from`.
+from `[admin] actions_from`, and needs the token or the certificate that every page needs.
 """
 
 import ipaddress
@@ -142,13 +142,12 @@ class State:
             RefusedError: the request comes from elsewhere.
         """
         if request.action != ACTION:
-            raise RefusedError(403, f"the header Sluice-Action: {ACTION} is missing")
+            raise RefusedError(403, f"the header Sluice-Action: {ACTION} is missing", "action")
         if request.relayed:
-            raise RefusedError(403, f"not for browsers and proxies: {request.relayed} is refused")
+            raise RefusedError(403, f"not for browsers and proxies: {request.relayed} is refused", "action")
         if not _within(request.peer, self._actions_from):
-            raise RefusedError(
-                403, f"{request.peer or 'this peer'} may not switch enforcement: see [admin] actions_from"
-            )
+            problem = f"{request.peer or 'this peer'} may not switch enforcement: see [admin] actions_from"
+            raise RefusedError(403, problem, "action")
 
     def _document(self) -> StatusDocument:
         last, switched = self._switch.switched, None

@@ -19,6 +19,7 @@ from proxy.config.options import (
     SASL_WITH_SECRET,
     WILDCARDS,
     WITHOUT_GROUPS,
+    AdminOptions,
     CaptureOptions,
     ClusterOptions,
     Config,
@@ -28,6 +29,7 @@ from proxy.config.options import (
 )
 from proxy.config.schema import PORT_MAX, Address
 from proxy.system.errors import ConfigError
+from proxy.system.hosts import is_loopback
 from quotas.definitions.alterations import text_of
 from quotas.definitions.amounts import parse_amount
 from quotas.definitions.entities import Entity, ip_name
@@ -83,6 +85,7 @@ def check(config: Config, written: Mapping[str, object]) -> list[str]:
         *_store_warnings(config, written),
         *_replication_warnings(config.replication),
         *_fleet_warnings(config),
+        *_admin_warnings(config.admin),
         *_without_effect(config),
         *_quota_warnings(config.quotas),
         *_policy_warnings(config, written),
@@ -384,6 +387,24 @@ def _fleet_warnings(config: Config) -> Iterator[str]:
     proven = fleet.tls is not None and fleet.tls.client_auth == "required"
     if fleet.secret_file is None and not proven and fleet.bind.host not in LOOPBACK_HOSTS:
         yield "fleet.bind: every host that reaches it may take shares; fleet.secret_file prevents that"
+
+
+def _admin_warnings(admin: AdminOptions) -> Iterator[str]:
+    """Yield a warning if hosts other than this one reach the admin port, and it is not protected."""
+    if admin.bind is None or is_loopback(admin.bind.host):
+        return
+    if admin.tls is None and admin.token_file is None:
+        yield (
+            "admin.bind: every host that reaches it may read the names and traffic of all clients; [admin.tls] with "
+            "admin.token_file or client certificates prevents that"
+        )
+    elif admin.tls is None:
+        yield "admin.token_file: tokens pass the network as plain text without [admin.tls]"
+    elif admin.token_file is None and admin.tls.client_auth != "required":
+        yield (
+            "admin.tls: encrypts, but every host that reaches the port may read it; admin.token_file, or "
+            'client_ca_file with client_auth = "required", prevents that'
+        )
 
 
 def _without_effect(config: Config) -> Iterator[str]:

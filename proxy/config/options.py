@@ -6,7 +6,7 @@ docs/configuration.md, whose types, units and defaults are tested against the de
 
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, get_args
@@ -36,6 +36,7 @@ from proxy.config.schema import (
     parse_path,
 )
 from proxy.system.errors import ConfigError
+from proxy.system.hosts import is_loopback
 from quotas.options import Mode, NewConnections, Policy, Scope, UnknownUsers
 from quotas.reassignment.batch import BatchLimits
 from quotas.replication.replication_quotas import (
@@ -52,7 +53,7 @@ _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 # ----------------------------------------------------------------------------------------------------
-# `[cluster.tls]`, `[listeners.tls]` and `[fleet.tls]`: a table, even an empty one, turns TLS on.
+# `[cluster.tls]`, `[listeners.tls]`, `[fleet.tls]` and `[admin.tls]`: a table, even an empty one, turns TLS on.
 # `proxy.net.tls` reads the files, again when they change.
 
 
@@ -98,16 +99,20 @@ def _rules(value: object) -> object:
     return value
 
 
-class ListenerTls(ServerCertificate, frozen=True):
+class PortTls(ServerCertificate, frozen=True):
+    """`[admin.tls]`, and the keys of TLS of any port: its certificate, and which certificates of clients it trusts."""
+
+    def settled(self, path: str) -> Self:
+        """Check and fill in as `ServerCertificate`; a port also needs a certificate of its own."""
+        if self.cert_file is None:
+            raise ConfigError(f"{path}.cert_file", "must name the port's certificate, a PEM file")
+        return super().settled(path)
+
+
+class ListenerTls(PortTls, frozen=True):
     """`[listeners.tls]`: a listener's certificate, and which certificates of clients it trusts."""
 
     principal_mapping_rules: Annotated[str, Key(parse=_rules)] = DEFAULT_RULES
-
-    def settled(self, path: str) -> Self:
-        """Check and fill in as `ServerCertificate`; a listener also needs a certificate of its own."""
-        if self.cert_file is None:
-            raise ConfigError(f"{path}.cert_file", "must name the listener's certificate, a PEM file")
-        return super().settled(path)
 
 
 class ClusterTls(OwnCertificate, frozen=True):
@@ -124,9 +129,9 @@ class FleetTls(ServerCertificate, frozen=True):
     verify_hostname: bool = True
 
     @property
-    def port(self) -> ListenerTls:
+    def port(self) -> PortTls:
         """The TLS options of this member's port."""
-        return ListenerTls(**self._own, client_ca_file=self.client_ca_file, client_auth=self.client_auth)
+        return PortTls(**self._own, client_ca_file=self.client_ca_file, client_auth=self.client_auth)
 
     @property
     def client(self) -> ClusterTls:
@@ -266,10 +271,7 @@ class ListenerOptions(Options, frozen=True):
     @property
     def loopback(self) -> bool:
         """Whether the ports are reachable from this machine only."""
-        try:
-            return ip_address(self.bind).is_loopback
-        except ValueError:
-            return self.bind == "localhost"
+        return is_loopback(self.bind)
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -596,11 +598,18 @@ class ProcessOptions(Options, frozen=True):
 
 
 class AdminOptions(Options, frozen=True):
-    """`[admin]`: the HTTP port for operators."""
+    """`[admin]`: the HTTP port for operators, and what its clients have to show."""
 
     bind: Annotated[Address | None, NONE] = Address("127.0.0.1", 19080)
     hosts: Annotated[tuple[Host, ...], Key(words={"": ()}, must="must be a list of host names")] = ()
     actions_from: Annotated[Networks, Key(words={"": ()})] = (ip_network("127.0.0.0/8"), ip_network("::1"))
+    token_file: Annotated[Path | None, NONE] = None
+    tls: PortTls | None = None
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of the port's URLs: "https" with TLS, else "http"."""
+        return "http" if self.tls is None else "https"
 
 
 class StateOptions(Options, frozen=True):

@@ -13,7 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from proxy.config import Config, compare, merge_live, reload
+from msgspec.structs import replace
+
+from proxy.config import AdminOptions, Config, compare, merge_live, reload
 from proxy.control.quotas import QuotaService
 from proxy.events import Tell, untold
 from proxy.events.kinds import ConfigReloaded, ModeChanged
@@ -24,6 +26,7 @@ from proxy.system.files import Signature, signatures
 from proxy.system.hosts import Context, FleetContexts
 from proxy.system.logs import event
 from proxy.system.stats import Stats
+from proxy.system.tokens import Tokens
 from quotas.definitions.definitions import Definitions
 
 LOG: Final = logging.getLogger(__name__)
@@ -176,7 +179,8 @@ class Reloader:
 
 
 class Certificates:
-    """The TLS contexts of a configuration, which are loaded again when certificate files change or on SIGHUP.
+    """The TLS contexts of a configuration and the tokens of its admin port, which are loaded again when their files
+    change or on SIGHUP.
 
     As with the configuration, a file is read once it has stopped changing, and a path is followed through symbolic
     links, which Kubernetes swaps. Certificate and key are two files: if they do not match, the old ones stay in use
@@ -192,14 +196,18 @@ class Certificates:
         fleet_port: the TLS of the port for other members of the fleet; None for plaintext, or without such a port.
         fleet_client: the TLS of the connection to the holder of the fleet; None for plaintext.
         fleet_brokers: the TLS of connections to the fleet's cluster, which may be the same; None for plaintext.
+        admin: the TLS of the admin port; None for plaintext, or without that port.
+        admin_tokens: the tokens of the admin port; None if it asks for none.
 
     Raises:
-        ConfigError: a context cannot be made from the files.
+        ConfigError: a context cannot be made from the files, or the tokens cannot be read.
     """
 
     def __init__(self, config: Config, stats: Stats) -> None:
         self.listeners = {
-            listener.name: ServerTls(listener.tls, f"listeners[{index}].tls")
+            listener.name: ServerTls(
+                listener.tls, f"listeners[{index}].tls", listener.tls.principal_mapping_rules
+            )
             for index, listener in enumerate(config.listeners)
             if listener.tls is not None
         }
@@ -214,16 +222,19 @@ class Certificates:
         if between is not None:
             self.fleet_client = BrokerTls(between.client, "fleet.tls")
             self.fleet_port = ServerTls(between.port, "fleet.tls") if config.fleet.may_hold else None
+        self.admin, self.admin_tokens = _of_admin(config.admin)
         self._stats = stats
-        found: list[TlsSide | None] = [
+        found: list[TlsSide | Tokens | None] = [
             *self.listeners.values(),
             self.brokers,
             self.fleet_port,
             self.fleet_client,
+            self.admin,
+            self.admin_tokens,
         ]
         if other is not None:
             found.append(self.fleet_brokers)
-        self._sides: Sequence[TlsSide] = [side for side in found if side is not None]
+        self._sides: Sequence[TlsSide | Tokens] = [side for side in found if side is not None]
         self._watches = [Watch(signatures(side.files)) for side in self._sides]
         self._requested = False
         for side in self._sides:
@@ -233,6 +244,11 @@ class Certificates:
     def between_members(self) -> FleetContexts:
         """The TLS contexts of connections between members of the fleet, for their port and as its client."""
         return FleetContexts(_context_of(self.fleet_port), _context_of(self.fleet_client))
+
+    @property
+    def admin_tls(self) -> Context | None:
+        """A function that returns the TLS context in force for the admin port; None for plaintext."""
+        return _context_of(self.admin)
 
     @property
     def broker_tls(self) -> Context | None:
@@ -262,25 +278,24 @@ class Certificates:
             if watch.observe(await asyncio.to_thread(signatures, side.files)) or asked:
                 await self._reload(side)
 
-    async def _reload(self, side: TlsSide) -> None:
+    async def _reload(self, side: TlsSide | Tokens) -> None:
         try:
-            context = await asyncio.to_thread(side.load)
+            await asyncio.to_thread(side.reload)
         except ConfigError as error:
             self._stats.certificate_reloads["refused"] += 1
             event(
                 LOG,
                 logging.ERROR,
-                "certificates rejected; the old ones stay in use",
+                f"{side.WHAT} rejected; the old ones stay in use",
                 key=error.path,
                 detail=error.problem,
             )
             return
-        side.context = context
         self._stats.certificate_reloads["ok"] += 1
         self._record_expiry(side)
-        event(LOG, logging.INFO, "certificates reloaded", key=side.path)
+        event(LOG, logging.INFO, f"{side.WHAT} reloaded", key=side.path)
 
-    def _record_expiry(self, side: TlsSide) -> None:
+    def _record_expiry(self, side: TlsSide | Tokens) -> None:
         ends = side.expires_at()
         if ends is not None:
             self._stats.certificate_ends[side.path] = ends
@@ -289,3 +304,16 @@ class Certificates:
 def _context_of(side: TlsSide | None) -> Context | None:
     """Return a function that returns the context in force; None for plaintext."""
     return None if side is None else lambda: side.context
+
+
+def _of_admin(options: AdminOptions) -> tuple[ServerTls | None, Tokens | None]:
+    """Return the TLS and the tokens of the admin port; None for what it does not have."""
+    if options.bind is None:
+        return None, None
+    tls = None
+    if options.tls is not None:
+        # Whether a page needs a certificate is decided for each request, since probes have none.
+        asked = "none" if options.tls.client_auth == "none" else "requested"
+        tls = ServerTls(replace(options.tls, client_auth=asked), "admin.tls")
+    tokens = None if options.token_file is None else Tokens(options.token_file, "admin.token_file")
+    return tls, tokens

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
-from proxy.config import Address, FleetOptions, QuotaSettings, ReassignmentSettings
+from proxy.config import AdminOptions, FleetOptions, QuotaSettings, ReassignmentSettings
 from proxy.config.options import LOOPBACK_HOSTS, WILDCARDS
 from proxy.fleet.messages import FACT_BYTES_MAX, Facts, View
 from proxy.system.errors import sluice_version
@@ -57,22 +57,22 @@ def facts_of(
     }
 
 
-def addresses_of(fleet: FleetOptions, admin: Address | None) -> Facts:
+def addresses_of(fleet: FleetOptions, admin: AdminOptions) -> Facts:
     """Return the addresses of a member, as facts that may differ between members.
 
     Args:
-        admin: the address of its admin port; None without one. A loopback address is left out, unless the other
-            members reach this one on loopback too.
+        admin: the options of its admin port. A loopback address is left out, unless the other members reach this one
+            on loopback too.
     """
     own = fleet.own_address
     found = {} if own is None else {"address": str(own)}
-    if admin is None:
+    if admin.bind is None:
         return found
-    host = admin.host
+    host = admin.bind.host
     if host in WILDCARDS:
         host = fleet.own_name if own is None else own.host
     if host not in LOOPBACK_HOSTS or (own is not None and own.host in LOOPBACK_HOSTS):
-        found["admin"] = f"http://{admin._replace(host=host)}"
+        found["admin"] = f"{admin.scheme}://{admin.bind._replace(host=host)}"
     return {name: value[:FACT_BYTES_MAX] for name, value in found.items()}
 
 

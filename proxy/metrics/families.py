@@ -109,6 +109,7 @@ _COUNTERS_BY: Final = (
     ("result", "sluice_reloads", "Configuration reloads"),
     ("wrong", "sluice_brokers_refused", "Broker addresses that were rejected as invalid"),
     ("result", "sluice_broker_map_writes", "Writes of the broker map to disk"),
+    ("reason", "sluice_admin_refused", "Requests and TLS handshakes that the admin port has refused"),
     ("task", "sluice_task_failures", "Exceptions that ended a background task"),
 )
 _GAUGES: Final = (

@@ -7,10 +7,10 @@ reload replaces it for new connections; existing ones keep theirs. The private k
 
 import ssl
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
-from proxy.config import ClusterTls, ListenerTls
-from proxy.config.principals import CertificateError, MappingRules, expires_at, subject
+from proxy.config import ClusterTls, PortTls
+from proxy.config.principals import DEFAULT_RULES, CertificateError, MappingRules, expires_at, subject
 from proxy.system.errors import ConfigError
 from proxy.system.files import read
 
@@ -34,10 +34,20 @@ class TlsSide:
         ConfigError: the files do not give a valid context.
     """
 
-    def __init__(self, options: ListenerTls | ClusterTls, path: str) -> None:
+    WHAT: ClassVar = "certificates"
+
+    def __init__(self, options: PortTls | ClusterTls, path: str) -> None:
         self.path = path
         self.files = options.files
         self._cert_file = options.cert_file
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the files, and use the new context from now on; may run in a thread.
+
+        Raises:
+            ConfigError: the files do not give a valid context; the one in force stays.
+        """
         self.context = self.load()
 
     def load(self) -> ssl.SSLContext:
@@ -54,11 +64,15 @@ class TlsSide:
 
 
 class ServerTls(TlsSide):
-    """The TLS context towards clients, for one listener."""
+    """The TLS context towards the clients of a port.
 
-    def __init__(self, options: ListenerTls, path: str) -> None:
+    Args:
+        rules: the mapping rules for the principals of clients.
+    """
+
+    def __init__(self, options: PortTls, path: str, rules: str = DEFAULT_RULES) -> None:
         self._options = options
-        self._rules = MappingRules(options.principal_mapping_rules)
+        self._rules = MappingRules(rules)
         super().__init__(options, path)
 
     def load(self) -> ssl.SSLContext:
@@ -114,7 +128,7 @@ def _context(protocol: int) -> ssl.SSLContext:
     return context
 
 
-def _load_chain(context: ssl.SSLContext, path: str, options: ListenerTls | ClusterTls) -> None:
+def _load_chain(context: ssl.SSLContext, path: str, options: PortTls | ClusterTls) -> None:
     cert_file, key_file = options.cert_file, options.key_file
     assert cert_file is not None, "asked for only where there is one"
     assert key_file is not None, "it is the certificate's file by default"

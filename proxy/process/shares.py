@@ -181,7 +181,7 @@ def _fleet(
 
     engine, members_max = relay.engine, lessee.terms.lessees_max
     engine.definitions.keep_digest()
-    addresses = addresses_of(config.fleet, config.admin.bind)
+    addresses = addresses_of(config.fleet, config.admin)
 
     def facts() -> dict[str, str]:
         own = facts_of(config.quotas, config.reassignment, members_max, engine.options, engine.definitions)

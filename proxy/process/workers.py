@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from proxy.channel import OngoingMoves
-from proxy.config import Config, FleetOptions, Source
+from proxy.config import AdminOptions, Config, FleetOptions, Source
 from proxy.control.cluster import BrokerMap
 from proxy.events import Tell, untold
 from proxy.events.kinds import WorkerEnded
@@ -102,12 +102,13 @@ def part_of(config: Config, workers: int) -> Config:
     """Return the configuration of one worker: its listeners, and its fraction of the limits on memory and
     descriptors.
 
-    Sluice's own logins and the fleet's secret stay with control. Of `[fleet]` a worker gets only the keys that name the
-    group, since it refuses clients' requests for that.
+    Sluice's own logins, the fleet's secret and the admin port stay with control. Of `[fleet]` a worker gets only the
+    keys that name the group, since it refuses clients' requests for that.
     """
     limits, fleet = config.limits, config.fleet
     return replace(
         config,
+        admin=AdminOptions(bind=None),
         cluster=replace(config.cluster, username="", password="", password_file=None),
         fleet=FleetOptions(bind=fleet.bind, holder=fleet.holder, group=fleet.group),
         listeners=tuple(listener for listener in config.listeners if not listener.replicates),

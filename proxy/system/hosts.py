@@ -36,6 +36,15 @@ def is_ip(host: str) -> bool:
     return not percent or _ZONE.fullmatch(zone) is not None
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host: it is a loopback address or localhost.
+
+    >>> is_loopback("127.0.0.2"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    return host == "localhost" or (is_ip(host) and ip_address(host).is_loopback)
+
+
 def host_of(authority: str) -> str:
     """Return the host in an HTTP Host header, in lower case, without port, brackets and final dot.
 

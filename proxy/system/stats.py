@@ -107,6 +107,8 @@ class Stats:
     # Addresses of brokers that can not be: id, host, port, count.
     brokers_refused: Counter[str] = field(default_factory=Counter)
     broker_map_writes: Counter[str] = field(default_factory=Counter)  # "ok", "failed"
+    # Requests and TLS handshakes that the admin port has refused, by reason.
+    admin_refused: Counter[str] = field(default_factory=Counter)
     task_failures: Counter[str] = field(default_factory=Counter)  # by the name of a background task
     latency_buckets: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_US) + 1))
     latency_count: int = 0

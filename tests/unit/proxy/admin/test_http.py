@@ -65,3 +65,14 @@ def test_response_to_head_has_the_length_and_no_body() -> None:
 
 def test_refused_method_tells_which_are_allowed() -> None:
     assert b"\r\nAllow: GET, HEAD\r\n" in write(Page(405, "text/plain", b""), head_only=False, close=True)
+
+
+def test_missing_token_tells_that_one_is_needed() -> None:
+    response = write(Page(401, "text/plain", b""), head_only=False, close=True)
+    assert response.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
+    assert b'\r\nWWW-Authenticate: Bearer realm="sluice"\r\n' in response
+
+
+def test_token_of_a_command_is_no_sign_of_a_browser_or_proxy() -> None:
+    request = parse(b"POST /v1/enforcement HTTP/1.1\r\nAuthorization: Bearer abc\r\n\r\n")
+    assert (request.authorization, request.relayed) == ("Bearer abc", "")

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.admin import pages
 from proxy.admin.pages import fleet_document
-from proxy.config import Address, FleetOptions
+from proxy.config import Address, AdminOptions, FleetOptions, PortTls
 from proxy.fleet.facts import addresses_of
 from tests.support.documents import as_json
 
@@ -53,11 +53,17 @@ def test_process_without_a_fleet() -> None:
 )
 def test_admin_port_as_others_reach_it(bind: str, admin: str, expected: str | None) -> None:
     options = FleetOptions(name="gw-1", bind=Address(bind, 19095))
-    assert addresses_of(options, Address(admin, 19080)).get("admin") == expected
+    assert addresses_of(options, AdminOptions(bind=Address(admin, 19080))).get("admin") == expected
+
+
+def test_admin_port_with_tls_is_told_as_https() -> None:
+    options = FleetOptions(name="gw-1", bind=Address("10.0.0.1", 19095))
+    admin = AdminOptions(bind=Address("0.0.0.0", 19080), tls=PortTls())
+    assert addresses_of(options, admin)["admin"] == "https://10.0.0.1:19080"
 
 
 def test_process_without_ports_has_no_addresses() -> None:
-    assert addresses_of(FleetOptions(name="gw-1", holder=Address("a", 1)), None) == {}
+    assert addresses_of(FleetOptions(name="gw-1", holder=Address("a", 1)), AdminOptions(bind=None)) == {}
 
 
 def test_index_links_every_page_and_says_whether_quotas_are_enforced() -> None:

@@ -119,8 +119,9 @@ async def test_traffic_has_its_turn_between_requests_that_follow_each_other() ->
         (b"POST / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n", 405),
         (b"GET / HTTP/1.1\r\nX: " + b"x" * 2 * HEAD_BYTES_MAX, 431),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: rebound.example\r\n\r\nGET / HTTP/1.1\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01", 400),
     ],
-    ids=["to close", "refused", "a head over the limit", "two hosts"],
+    ids=["to close", "refused", "a head over the limit", "two hosts", "a TLS hello"],
 )
 async def test_nothing_follows_a_request_that_ends_the_connection(sent: bytes, status: int) -> None:
     pipe = await serve(made(), sent, eof=False)

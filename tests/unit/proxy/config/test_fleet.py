@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.config import Address, ClusterOptions, ClusterTls, Config, FleetTls, ListenerTls
+from proxy.config import Address, ClusterOptions, ClusterTls, Config, FleetTls, PortTls
 from tests.support import configurations
 
 CLUSTER = '[cluster]\nbootstrap = "b:9092"\n[[listeners]]\n'
@@ -93,7 +93,7 @@ def test_one_certificate_is_for_the_port_and_towards_the_holder() -> None:
     found = parsed(GROUP + TLS + 'client_ca_file = "ca.pem"\nverify_hostname = false\n').fleet.tls
     assert found is not None
     base = configurations.BASE
-    assert found.port == ListenerTls(
+    assert found.port == PortTls(
         base / "own.pem", base / "own.pem", client_ca_file=base / "ca.pem", client_auth="required"
     )
     assert found.client == ClusterTls(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxy.app import workers_of
-from proxy.config import AUTO, Address, Config, ListenerOptions, ProcessOptions
+from proxy.config import AUTO, Address, AdminOptions, Config, ListenerOptions, PortTls, ProcessOptions
 from proxy.config.options import ClusterOptions, LimitOptions
 from proxy.process.workers import (
     PAUSE_MS_MAX,
@@ -39,6 +39,11 @@ def test_worker_gets_no_password() -> None:
     part = part_of(Config(cluster=cluster), 2).cluster
     assert (part.username, part.password, part.password_file) == ("", "", None)
     assert part.sasl_mechanism == "PLAIN"  # its clients' connections need SASL
+
+
+def test_worker_gets_no_token_and_certificate_of_the_admin_port() -> None:
+    admin = AdminOptions(token_file=Path("t"), tls=PortTls(cert_file=Path("c")))
+    assert part_of(Config(admin=admin), 2).admin == AdminOptions(bind=None)
 
 
 @pytest.mark.parametrize(
