@@ -10,7 +10,7 @@ import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -34,6 +34,7 @@ from proxy.explain.documents import (
     RulesDocument,
 )
 from proxy.explain.parts import NAMES
+from proxy.system.admin_access import AdminAccess
 
 # ----------------------------------------------------------------------------------------------------
 # What each client's time was in the last quarter of an hour, in slots of a few seconds. Pure; bounded.
@@ -178,6 +179,7 @@ class ConsoleOptions:
         refresh_seconds: the time between two requests to a member while a page is open.
         names: host names under which an operator's own proxy serves the page.
         token: the secret that a browser must send to log in; "" if no login is needed.
+        access: what is trusted and sent at members' admin ports.
     """
 
     admins: tuple[str, ...]
@@ -186,6 +188,7 @@ class ConsoleOptions:
     refresh_seconds: float = 2.0
     names: tuple[str, ...] = ()
     token: str = ""
+    access: AdminAccess = field(default_factory=AdminAccess)
 
 
 LOG: Final = logging.getLogger(__name__)
@@ -213,7 +216,7 @@ class Board:
 
     def __init__(self, options: ConsoleOptions) -> None:
         self._options = options
-        self._client = new_client()
+        self._client = new_client(options.access)
         self._members: dict[str, Member] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._events: dict[str, list[EventRow]] = {}
@@ -312,7 +315,7 @@ class Board:
         if len(self._members) >= MEMBERS_MAX:
             self.not_asked += 1
             return
-        member = self._members[admin] = Member(admin, self._client, given=given)
+        member = self._members[admin] = Member(admin, self._client, self._options.access, given=given)
         member.fleet_name = name
         self._tasks[admin] = asyncio.create_task(self._watch(member), name=f"member {admin}")
 

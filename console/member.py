@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import httpx
 
+from commandline.amounts import printable
 from console.causes import missing_workers
 from console.merging import bound
 from proxy.explain.documents import (
@@ -26,6 +27,7 @@ from proxy.explain.documents import (
     StatusDocument,
     decode,
 )
+from proxy.system.admin_access import AdminAccess, tls_problem
 from proxy.system.logs import event
 
 LOG: Final = logging.getLogger(__name__)
@@ -72,9 +74,10 @@ class _Kept:
     took: float = 0.0
 
 
-def new_client() -> httpx.AsyncClient:
+def new_client(access: AdminAccess) -> httpx.AsyncClient:
     """Create the HTTP client for all members: no proxies from the environment, redirects or compressed responses."""
     return httpx.AsyncClient(
+        verify=access.tls,
         trust_env=False,
         follow_redirects=False,
         headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "sluice-console"},
@@ -92,10 +95,11 @@ class Member:
 
     Args:
         admin: its admin port, a URL without a final slash.
+        access: what is sent there.
         given: whether the operator named it; if not, another member's fleet did.
     """
 
-    def __init__(self, admin: str, client: httpx.AsyncClient, *, given: bool) -> None:
+    def __init__(self, admin: str, client: httpx.AsyncClient, access: AdminAccess, *, given: bool) -> None:
         self.admin = admin
         self.given = given
         self.status: StatusDocument | None = None
@@ -107,6 +111,7 @@ class Member:
         self.failures = 0
         self.absent: set[str] = set()  # documents that its version does not offer
         self._client = client
+        self._access = access
         self._missing: dict[str, tuple[float, tuple[str, ...]]] = {}  # by document, with the time
         self._broken: Look[Any] | None = None  # which was asked for when it fell silent
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
@@ -167,7 +172,7 @@ class Member:
         """
         name = look.path.partition("?")[0]
         try:
-            code, body = await asyncio.wait_for(self._get_again(look), look.seconds_max)
+            code, body = await asyncio.wait_for(self._get_with_token(look), look.seconds_max)
             if code == HTTPStatus.SERVICE_UNAVAILABLE and (missing := _missing_of(body)):
                 self._note_missing(name, missing)
                 return None
@@ -176,7 +181,7 @@ class Member:
                     self.absent.add(name)
                 return None
             if code != HTTPStatus.OK:
-                raise MemberError(f"{name}: HTTP status {code}")
+                raise MemberError(self._refusal(name, code, body))
             self.absent.discard(name)
             if len(body) <= _PARSED_HERE_MAX:
                 value = self._decoded(look, body)
@@ -187,7 +192,8 @@ class Member:
         except TimeoutError:
             raise self._failed(look, f"no response within {look.seconds_max:g} s") from None
         except httpx.HTTPError as error:
-            raise self._failed(look, str(error) or type(error).__name__) from None
+            problem = tls_problem(error, self.admin.partition("://")[2]) or str(error) or type(error).__name__
+            raise self._failed(look, problem) from None
         except DocumentError as error:
             raise self._failed(look, f"{name} is not Sluice's: {error}") from None
         except MemberError as error:
@@ -209,6 +215,21 @@ class Member:
     def _note_missing(self, name: str, missing: tuple[str, ...]) -> None:
         self._missing[name] = time.monotonic(), missing
 
+    def _refusal(self, name: str, code: int, body: bytes) -> str:
+        """Return a sentence on a response with an error status: where the port says why, its own words."""
+        if code == HTTPStatus.UNAUTHORIZED:
+            return self._access.refusal(self.admin, given=self.given)
+        if code in (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN):
+            return printable(body[:_PROBLEM_CHARACTERS_MAX].decode("utf-8", "replace").strip())
+        return f"{name}: HTTP status {code}"
+
+    async def _get_with_token(self, look: Look[Any]) -> tuple[int, bytes]:
+        """Send the request; once more if the token was refused, and its file has another one by now."""
+        code, body = await self._get_again(look)
+        if code == HTTPStatus.UNAUTHORIZED and await asyncio.to_thread(self._access.renew):
+            code, body = await self._get_again(look)
+        return code, body
+
     async def _get_again(self, look: Look[Any]) -> tuple[int, bytes]:
         """Send the request; once more if the connection, kept since the last request, has been closed."""
         try:
@@ -219,7 +240,9 @@ class Member:
     async def _get(self, look: Look[Any]) -> tuple[int, bytes]:
         """Return the status code and the body, of at most `look.bytes_max` bytes."""
         body = bytearray()
-        async with self._client.stream("GET", self.admin + look.path) as response:
+        url = self.admin + look.path
+        headers = self._access.headers(url, given=self.given)
+        async with self._client.stream("GET", url, headers=headers) as response:
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise MemberError("it compresses its response, which was not asked for")
             async for portion in response.aiter_raw():

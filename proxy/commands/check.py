@@ -21,11 +21,13 @@ from commandline.amounts import count
 from commandline.arguments import add_format
 from commandline.program import NEGATIVE, OK
 from proxy.commands import check_text
+from proxy.commands.servers import add_admin_files, admin_files
 from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced, unwritable
 from proxy.config.checks import PortRange, bound_ports
 from proxy.control.cluster.bypasses import is_unguarded, own_things, warning_of
 from proxy.control.quotas.quota_topic import access_of, audit_spec, compacted_spec, require_aiokafka
 from proxy.system import compiled, logs
+from proxy.system.admin_access import AdminAccess, AdminFiles
 from proxy.system.errors import SluiceError
 from proxy.system.hosts import is_ip
 from proxy.topics.topic import Access, ProblemError, TopicSpec, find
@@ -58,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="the admin port of a member of the fleet, or its URL (default: admin.bind of the configuration)",
     )
+    add_admin_files(parser)
     add_format(parser)
 
 
@@ -86,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     warned += _say((), (f"broker {broker} {lacks}: {why}" for broker, why in unknown.items()))
     if problem:
         raise SluiceError(problem)
-    members = check_text.ask_members(config, definitions, options.admin, str(options.config))
+    members = _ask_members(config, definitions, options)
     warned += _say(check_text.compared(members))
     if members is not None and members.differences:
         print(f"{options.config} is right, but members of the fleet differ.")
@@ -142,7 +145,7 @@ def _print_document(options: argparse.Namespace) -> int:
         document["topics"] = [line for line in lines if not line.startswith(_WARNING)]
         warnings += [line.removeprefix(_WARNING) for line in lines if line.startswith(_WARNING)]
         warnings += unguarded_warnings(config, fleet_tls)
-        members = check_text.ask_members(config, definitions, options.admin, str(options.config))
+        members = _ask_members(config, definitions, options)
         if members is None:
             return OK
         document["members"] = check_text.members_document(members)
@@ -167,6 +170,33 @@ def _cluster(config: Config) -> tuple[dict[str, object], str]:
         "without_port": [{"listener": name, "brokers": ids} for name, ids in missing.items() if ids],
     }
     return described, port_problem(config.listeners, found)
+
+
+def _ask_members(
+    config: Config, definitions: Definitions, options: argparse.Namespace
+) -> check_text.Members | None:
+    """Ask a member of the fleet for the others, and compare them; None without a fleet."""
+    if not config.fleet.configured:
+        return None
+    access = _access(config, options)
+    return check_text.ask_members(config, definitions, options.admin, access, str(options.config))
+
+
+def _access(config: Config, options: argparse.Namespace) -> AdminAccess:
+    """Return how a member's admin port is reached: by the options or, without any, by `[admin]` of the configuration.
+
+    Its certificate, if its key has no password, and its token are shown to the port; the port of this configuration is
+    known by its certificate.
+    """
+    files, admin = admin_files(options), config.admin
+    if not any(files):
+        files = AdminFiles(token_file=admin.token_file)
+        tls = admin.tls
+        if tls is not None and options.admin is None:
+            files = files._replace(ca_file=tls.cert_file, own_port=True)
+        if tls is not None and tls.client_auth != "none" and not (tls.key_password or tls.key_password_file):
+            files = files._replace(cert_file=tls.cert_file, key_file=tls.key_file)
+    return AdminAccess(files)
 
 
 # ----------------------------------------------------------------------------------------------------

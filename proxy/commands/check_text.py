@@ -6,9 +6,10 @@ from typing import Final, NamedTuple
 from commandline.amounts import count
 from proxy.commands.quota_formats import as_table
 from proxy.commands.servers import Document, read_document
-from proxy.config import Address, Config, FleetOptions, ListenerOptions, engine_options
+from proxy.config import Address, AdminOptions, Config, FleetOptions, ListenerOptions, engine_options
 from proxy.config.schema import Options
 from proxy.system import compiled
+from proxy.system.admin_access import AdminAccess
 from proxy.system.errors import ConfigError, ServerError
 from proxy.system.files import read_secret
 from quotas.definitions.amounts import write_bytes
@@ -31,8 +32,18 @@ def described(config: Config, definitions: Definitions) -> Iterator[str]:
     yield from fleet(config.fleet)
     yield from reassignment(config)
     yield from capture(config)
-    yield f"admin: {f'http://{config.admin.bind}/' if config.admin.bind else 'none'}"
+    yield admin(config.admin)
     yield f"data path: {compiled.form()}"
+
+
+def admin(options: AdminOptions) -> str:
+    """Return the line on the admin port: its URL, and what it asks clients for."""
+    if options.bind is None:
+        return "admin: none"
+    asked = ["a token"] if options.token_file is not None else []
+    if options.tls is not None and options.tls.client_auth != "none":
+        asked.append(f"client certificates {options.tls.client_auth}")
+    return f"admin: {options.scheme}://{options.bind}/{''.join(f', {one}' for one in asked)}"
 
 
 def capture(config: Config) -> Iterator[str]:
@@ -324,21 +335,22 @@ def fleet_document(options: FleetOptions) -> Mapping[str, object] | None:
     }
 
 
-def ask_members(config: Config, definitions: Definitions, admin: str | None, own_name: str) -> Members | None:
-    """Read `/fleet` from one member, and compare its settings and quotas with this configuration; None without a fleet.
+def ask_members(
+    config: Config, definitions: Definitions, admin: str | None, access: AdminAccess, own_name: str
+) -> Members:
+    """Read `/fleet` from one member, and compare its settings and quotas with this configuration, which has a fleet.
 
     Args:
         definitions: the quotas of this configuration.
         admin: the member's admin port; None for the one in this configuration.
+        access: what is trusted and sent there.
         own_name: what this configuration is called in sentences about differences.
     """
-    if not config.fleet.configured:
-        return None
-    asked = admin or _admin_of(config.admin.bind)
+    asked = admin or _admin_of(config.admin)
     if not asked:
         return Members("", "this configuration has no admin port; --admin names a member's")
     try:
-        page = read_document(asked, "/fleet")
+        page = read_document(asked, "/fleet", access)
     except ServerError as error:
         return Members(asked, str(error))
     if not page.get("member"):
@@ -364,8 +376,12 @@ def members_document(members: Members) -> Mapping[str, object]:
     return {**members._asdict(), "names": list(members.names), "differences": list(members.differences)}
 
 
-def _admin_of(bind: Address | None) -> str:
-    return "" if bind is None else str(bind._replace(host=_LOOPBACK_OF.get(bind.host, bind.host)))
+def _admin_of(options: AdminOptions) -> str:
+    """Return the address of an admin port on this machine, a URL with TLS; "" without such a port."""
+    if options.bind is None:
+        return ""
+    address = str(options.bind._replace(host=_LOOPBACK_OF.get(options.bind.host, options.bind.host)))
+    return address if options.tls is None else f"https://{address}"
 
 
 def _differences(config: Config, definitions: Definitions, own_name: str, page: Document) -> Sequence[str]:

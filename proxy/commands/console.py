@@ -5,16 +5,15 @@ The server is a process of its own. Its libraries are in Sluice's extra `operato
 
 import argparse
 import sys
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from commandline.arguments import not_installed
 from commandline.program import OK
-from proxy.commands.servers import ADMIN, add_admin
+from proxy.commands.servers import ADMIN, add_admin, admin_access
 from proxy.system.errors import StartError, UsageError
-from proxy.system.hosts import is_host, is_ip
+from proxy.system.hosts import is_host, is_loopback
 
 DESCRIPTION: Final = "Show all clients, and why they wait, on a web page that follows live."
 _BIND: Final = "127.0.0.1:9190"
@@ -55,6 +54,7 @@ def run(options: argparse.Namespace) -> int:
     admins = tuple(dict.fromkeys(map(_admin, options.admin or [ADMIN])))
     host, port = _address(options.bind)
     token = "" if options.token_file is None else _token(options.token_file)
+    access = admin_access(options)
     try:
         from console.board import ConsoleOptions
         from console.site import serve
@@ -68,6 +68,7 @@ def run(options: argparse.Namespace) -> int:
             refresh_seconds=options.refresh,
             names=tuple(options.behind_proxy),
             token=token,
+            access=access,
         ),
         lambda url: print(f"sluice console: {url} (read only; Ctrl-C ends it)", file=sys.stderr, flush=True),
     )
@@ -87,16 +88,11 @@ def _check(options: argparse.Namespace) -> None:
     for name in options.behind_proxy:
         if not is_host(name):
             raise UsageError(f"--behind-proxy {name}: must be a host name")
-    if not _is_loopback(host) and options.token_file is None and not options.behind_proxy:
+    if not is_loopback(host) and options.token_file is None and not options.behind_proxy:
         raise UsageError(
             f"--bind {options.bind} is open to other machines, and the page shows the names of all clients: give it "
             "--token-file FILE, or --behind-proxy NAME if a proxy of yours asks users who they are"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a host: it is a loopback address or localhost."""
-    return host == "localhost" or (is_ip(host) and ip_address(host).is_loopback)
 
 
 def _address(bind: str) -> tuple[str, int]:

@@ -16,8 +16,9 @@ from msgspec import to_builtins
 from commandline.amounts import printable
 from commandline.arguments import add_format, print_result
 from commandline.program import FAILED, NEGATIVE, OK
-from proxy.commands.servers import ADMIN, add_admin, read_present, send_action
+from proxy.commands.servers import ADMIN, add_admin, admin_access, read_present, send_action
 from proxy.explain.documents import EnforcementDocument, StatusDocument
+from proxy.system.admin_access import AdminAccess
 from proxy.system.errors import ServerError, UsageError
 
 DESCRIPTION: Final = "Switch all enforcement of quotas off or on, or say whether it is off."
@@ -41,11 +42,12 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--reason may have {_REASON_CHARACTERS_MAX} characters")
     if options.reason and options.state == "status":
         raise UsageError("--reason is for on and off")
+    access = admin_access(options)
     found: dict[str, StatusDocument] = {}
     rows: list[dict[str, Any]] = []
     for admin in dict.fromkeys(options.admin or [ADMIN]):
         try:
-            found[admin] = _ask(admin, options)
+            found[admin] = _ask(admin, access, options)
             rows.append({"admin": admin, **to_builtins(found[admin])})
         except ServerError as error:
             rows.append({"admin": admin, "error": str(error)})
@@ -79,14 +81,15 @@ def _lines(admin: str, document: StatusDocument) -> Iterator[str]:
         yield f"  not kept over a restart: {printable(document.problem)}"
 
 
-def _ask(admin: str, options: argparse.Namespace) -> StatusDocument:
+def _ask(admin: str, access: AdminAccess, options: argparse.Namespace) -> StatusDocument:
     if options.state == "status":
-        found = read_present(admin, "/v1/status", StatusDocument)
+        found = read_present(admin, "/v1/status", StatusDocument, access=access)
         if not found.mode:  # every field has a default, and another server's page must not read as "enforced"
             raise ServerError(f"{admin}: its /v1/status is not that of a Sluice")
         return found
     fields = {"enforcing": str(options.state == "on").lower(), "reason": options.reason, "by": _user()}
-    return send_action(admin, f"/v1/enforcement?{urlencode(fields)}", _ACTION, EnforcementDocument)
+    path = f"/v1/enforcement?{urlencode(fields)}"
+    return send_action(admin, path, _ACTION, EnforcementDocument, access)
 
 
 def _user() -> str:

@@ -30,7 +30,7 @@ from console.merging import (
     worst,
 )
 from console.verdict import verdict
-from proxy.commands.servers import ADMIN, SECONDS_MAX, add_admin, read_all
+from proxy.commands.servers import ADMIN, SECONDS_MAX, add_admin, admin_access, read_all
 from proxy.explain.documents import (
     LIST_BYTES_MAX,
     MEMBERS_MAX,
@@ -44,6 +44,7 @@ from proxy.explain.documents import (
     encode,
 )
 from proxy.explain.parts import SECONDS
+from proxy.system.admin_access import AdminAccess
 from proxy.system.errors import SluiceError, UsageError
 
 DESCRIPTION: Final = "Show where a client's time goes and which quota it waits for, or the clients of a user."
@@ -84,15 +85,16 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--admin: there may be at most {MEMBERS_MAX}")
     if options.client_id is None and options.user is None:
         raise UsageError("explain: --client-id or --user is missing")
+    access = admin_access(options)
     if options.client_id is None:
-        return _run_user(admins, options)
-    found, refused, problems = _read_client(admins, options)
+        return _run_user(admins, access, options)
+    found, refused, problems = _read_client(admins, access, options)
     if not found:
         _say_missing(problems, {})
         if not refused:
             return FAILED
         responding = [admin for admin in admins if admin not in problems]
-        _print_unknown(next(iter(refused.values())), responding, list(problems), options)
+        _print_unknown(next(iter(refused.values())), responding, list(problems), access, options)
         return FAILED if problems else NEGATIVE
     _say_missing(problems, found)
     document = merge_client(list(found.values()), list(problems))
@@ -100,7 +102,9 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
-def _read_client(admins: Sequence[str], options: argparse.Namespace) -> _Responses[ClientDocument]:
+def _read_client(
+    admins: Sequence[str], access: AdminAccess, options: argparse.Namespace
+) -> _Responses[ClientDocument]:
     """Read the members' documents on the client; if several users have its id, on the one that waits longest."""
     fields = {"client_id": options.client_id, "window": options.window}
     if options.address:
@@ -109,7 +113,7 @@ def _read_client(admins: Sequence[str], options: argparse.Namespace) -> _Respons
 
     def ask(some: Sequence[str], user: str | None) -> _Responses[ClientDocument]:
         path = f"/v1/client?{urlencode(fields if user is None else {**fields, 'user': user})}"
-        return _read_all(some, path, ClientDocument, seconds_max=seconds_max)
+        return _read_all(some, path, ClientDocument, access, seconds_max=seconds_max)
 
     found, refused, problems = ask(admins, options.user)
     if found:
@@ -126,6 +130,7 @@ def _read_all(
     admins: Sequence[str],
     path: str,
     kind: type[_Document],
+    access: AdminAccess,
     *,
     seconds_max: float = _SEVERAL_SECONDS_MAX,
     bytes_max: int = RESPONSE_BYTES_MAX,
@@ -136,7 +141,8 @@ def _read_all(
         UsageError: an address is neither HOST:PORT nor a URL.
     """
     found, refused, problems = {}, {}, {}
-    for admin, page in read_all(admins, path, kind, seconds_max=seconds_max, bytes_max=bytes_max).items():
+    pages = read_all(admins, path, kind, access=access, seconds_max=seconds_max, bytes_max=bytes_max)
+    for admin, page in pages.items():
         if isinstance(page, UsageError):
             raise page
         if isinstance(page, SluiceError):
@@ -150,24 +156,24 @@ def _read_all(
 
 
 def _read_lists(
-    admins: Sequence[str], window: int, user: str | None = None
+    admins: Sequence[str], access: AdminAccess, window: int, user: str | None = None
 ) -> tuple[dict[str, ClientsDocument], dict[str, str]]:
     """Return the members' lists of all clients or of one user's, and why the others cannot be read, by admin port."""
     fields = {"window": window} if user is None else {"window": window, "user": user}
     path = f"/v1/clients?{urlencode(fields)}"
     found, refused, problems = _read_all(
-        admins, path, ClientsDocument, seconds_max=SECONDS_MAX, bytes_max=LIST_BYTES_MAX
+        admins, path, ClientsDocument, access, seconds_max=SECONDS_MAX, bytes_max=LIST_BYTES_MAX
     )
     return found, problems | {admin: f"{admin}: {one.error}" for admin, one in refused.items()}
 
 
-def _run_user(admins: Sequence[str], options: argparse.Namespace) -> int:
+def _run_user(admins: Sequence[str], access: AdminAccess, options: argparse.Namespace) -> int:
     """Print an explanation of all clients of a user; returns the exit code."""
     if options.address:
         raise UsageError("--address: needs --client-id")
-    lists, problems = _read_lists(admins, options.window, options.user)
+    lists, problems = _read_lists(admins, access, options.window, options.user)
     _say_missing(problems, lists)
-    found = merge_clients(list(lists.values()), shared=_shared(list(lists)))
+    found = merge_clients(list(lists.values()), shared=_shared(list(lists), access))
     if found.clients:
         document = user_document(options.user, found, list(lists), list(problems))
         print_result(options.format, json.loads(encode(document)), user_lines(document, found))
@@ -175,23 +181,27 @@ def _run_user(admins: Sequence[str], options: argparse.Namespace) -> int:
     if not lists:
         return FAILED
     said = Refused(f"no client of user {options.user!r} was seen")
-    _print_unknown(said, list(lists), list(problems), options)
+    _print_unknown(said, list(lists), list(problems), access, options)
     return FAILED if problems or found.missing else NEGATIVE
 
 
-def _shared(admins: Sequence[str]) -> bool:
+def _shared(admins: Sequence[str], access: AdminAccess) -> bool:
     """Whether the members belong to one fleet, and so share their budgets."""
     if len(admins) < 2:
         return True
-    found, _, _ = _read_all(admins, "/v1/status", StatusDocument)
+    found, _, _ = _read_all(admins, "/v1/status", StatusDocument, access)
     return one_budget([one.member for one in found.values()])
 
 
 def _print_unknown(
-    said: Refused, admins: Sequence[str], missing: Sequence[str], options: argparse.Namespace
+    said: Refused,
+    admins: Sequence[str],
+    missing: Sequence[str],
+    access: AdminAccess,
+    options: argparse.Namespace,
 ) -> None:
     """Print that the client or user is unknown, with the nearest names of those that were seen."""
-    lists, _ = _read_lists(admins, SECONDS[-1])
+    lists, _ = _read_lists(admins, access, SECONDS[-1])
     seen = merge_clients(list(lists.values())).clients
     near = guesses(seen, user=options.user, client_id=options.client_id)
     if options.format == "json":
@@ -201,23 +211,23 @@ def _print_unknown(
         return
     words = "; did you mean " + " or ".join(map(_arguments, near)) + "?" if near else ""
     print(f"sluice: {printable(said.error)}{words}", file=sys.stderr)
-    if others := _other_members(admins):
+    if others := _other_members(admins, access):
         asked = " ".join(f"--admin {shlex.quote(one)}" for one in (*admins, *others))
         print(f"sluice: other members of the fleet may have seen it: {printable(asked)}", file=sys.stderr)
 
 
-def _other_members(admins: Sequence[str]) -> list[str]:
+def _other_members(admins: Sequence[str], access: AdminAccess) -> list[str]:
     """Return the admin ports of the fleet's members that were not asked, as the first one knows them."""
     if not admins:
         return []
-    found, _, _ = _read_all(admins[:1], "/v1/fleet", FleetDocument)
+    found, _, _ = _read_all(admins[:1], "/v1/fleet", FleetDocument, access)
     members = [member for one in found.values() if one.member for member in one.members[:MEMBERS_MAX]]
     known = {_bare(admin) for admin in admins}
     return [one.admin for one in members if one.admin and _bare(one.admin) not in known]
 
 
 def _bare(admin: str) -> str:
-    return admin.removeprefix("http://").rstrip("/")
+    return admin.rpartition("://")[2].rstrip("/")
 
 
 def _arguments(guess: Guess) -> str:

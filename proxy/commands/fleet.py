@@ -15,7 +15,7 @@ from typing import Final
 from commandline.amounts import aligned
 from commandline.arguments import add_format, print_result
 from commandline.program import NEGATIVE, OK
-from proxy.commands.servers import ADMIN, Document, read_document
+from proxy.commands.servers import ADMIN, Document, add_admin_files, admin_access, read_document
 from proxy.system.errors import ServerError, SluiceError, system_reason
 from proxy.system.files import SECRET_BYTES_MIN, write_secret
 
@@ -42,6 +42,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--admin", metavar="HOST:PORT", default=ADMIN, help="the admin port of a member, or its URL"
     )
+    add_admin_files(command)
     add_format(command)
 
 
@@ -68,7 +69,7 @@ def make_secret(options: argparse.Namespace) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Read the fleet's state from a member, and print it; returns the exit code."""
-    document = read_document(options.admin, "/fleet")
+    document = read_document(options.admin, "/fleet", admin_access(options))
     if options.format == "json" or document.get("member"):
         print_result(options.format, document, table(document))
     if not document.get("member"):

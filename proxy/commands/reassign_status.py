@@ -19,7 +19,16 @@ from commandline import amounts
 from commandline.arguments import add_format, print_result
 from commandline.program import OK
 from kafka_client import ASKING_FAILS, ClosedError, Connection, metadata
-from proxy.commands.servers import ADMIN, SECONDS_MAX, Document, Security, brokers_of, read_document
+from proxy.commands.servers import (
+    ADMIN,
+    SECONDS_MAX,
+    Document,
+    Security,
+    add_admin_files,
+    admin_access,
+    brokers_of,
+    read_document,
+)
 from proxy.config import Address
 from proxy.config.schema import number, read_value
 from proxy.system.errors import ServerError, reason
@@ -48,6 +57,7 @@ def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     where.add_argument(
         "--bootstrap-server", metavar="HOST:PORT[,…]", help="a Sluice, in place of the admin port"
     )
+    add_admin_files(command)
     command.add_argument("--command-config", type=Path, metavar="FILE", help="a Java client's properties")
     command.add_argument(
         "--watch",
@@ -171,7 +181,7 @@ def _print(document: Document, form: str) -> None:
 def _document(options: argparse.Namespace) -> Document:
     if options.bootstrap_server:
         return asyncio.run(_request_status(*brokers_of(options)))
-    return read_document(options.admin, "/reassignments")
+    return read_document(options.admin, "/reassignments", admin_access(options))
 
 
 def table(document: Document) -> Iterator[str]:

@@ -6,13 +6,16 @@ SASL PLAIN and SCRAM and of PEM stores; other security keys are refused, and all
 
 import argparse
 import asyncio
+import contextlib
 import http.client
 import json
+import os
 import re
 import ssl
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -24,6 +27,15 @@ from kafka_client import ASKING_FAILS, CLIENT_ID, Connection, Login
 from proxy.config import Address, read_text
 from proxy.config.schema import Addresses, read_value
 from proxy.explain.documents import RESPONSE_BYTES_MAX, DocumentError, Refused, decode
+from proxy.system.admin_access import (
+    CA_FILE,
+    CERT_FILE,
+    KEY_FILE,
+    TOKEN_FILE,
+    AdminAccess,
+    AdminFiles,
+    tls_problem,
+)
 from proxy.system.errors import ConfigError, ServerError, SluiceError, UsageError, reason
 from proxy.system.files import read as read_bytes
 
@@ -35,6 +47,14 @@ SECONDS_MAX: Final = 10.0
 _PAGE_BYTES_MAX: Final = 64 * 1024**2
 _REFUSAL_BYTES_MAX: Final = 1000
 _FAILURES: Final = (OSError, ValueError, RecursionError, http.client.HTTPException)  # URLError is an OSError
+
+_OPTIONS: Final = {
+    CA_FILE: "the authorities whose certificates of admin ports are trusted, PEM",
+    CERT_FILE: "the certificate to show to admin ports, PEM",
+    KEY_FILE: "its private key, PEM",
+    TOKEN_FILE: "a file with the token for admin ports in its first line",
+}
+ANYONE: Final = AdminAccess()  # with no token and no certificate
 
 Document = Mapping[str, Any]
 _Document = TypeVar("_Document")
@@ -52,9 +72,53 @@ def add_admin(command: "argparse._ActionsContainer", *, more: str = "") -> None:
         action="append",
         help=f"the admin port of a member, or its URL; may be repeated{more} (default: {ADMIN})",
     )
+    add_admin_files(command)
 
 
-def read_document(admin: str, path: str) -> Document:
+def add_admin_files(command: "argparse._ActionsContainer") -> None:
+    """Add the options that name the files with which admin ports are reached."""
+    for option, text in _OPTIONS.items():
+        variable = _variable(option)
+        command.add_argument(option, metavar="FILE", type=Path, help=f"{text} (default: ${variable})")
+
+
+def admin_files(options: argparse.Namespace) -> AdminFiles:
+    """Return the files that the options or the environment name.
+
+    Raises:
+        UsageError: there is a key without its certificate.
+    """
+
+    def named(option: str) -> Path | None:
+        given: Path | None = getattr(options, option.removeprefix("--").replace("-", "_"))
+        written = os.environ.get(_variable(option), "")
+        return given or (Path(written) if written else None)
+
+    files = AdminFiles(named(CA_FILE), named(CERT_FILE), named(KEY_FILE), named(TOKEN_FILE))
+    if files.key_file is not None and files.cert_file is None:
+        raise UsageError(f"{KEY_FILE}: needs {CERT_FILE}")
+    return files
+
+
+def admin_access(options: argparse.Namespace) -> AdminAccess:
+    """Return how admin ports are reached, by the options or the environment.
+
+    Raises:
+        SluiceError: a file cannot be used.
+    """
+    return AdminAccess(admin_files(options))
+
+
+def _variable(option: str) -> str:
+    """Return the environment variable of an option.
+
+    >>> _variable("--admin-ca-file")
+    'SLUICE_ADMIN_CA_FILE'
+    """
+    return f"SLUICE_{option.removeprefix('--').replace('-', '_').upper()}"
+
+
+def read_document(admin: str, path: str, access: AdminAccess = ANYONE) -> Document:
     """Read a page of the admin port that is a JSON object; HOST:PORT is read over HTTP.
 
     Raises:
@@ -62,7 +126,7 @@ def read_document(admin: str, path: str) -> Document:
         ServerError: the page cannot be read.
     """
     page = _url(admin, path)
-    body, missing = _body(admin, page, SECONDS_MAX, _PAGE_BYTES_MAX)
+    body, missing = _body(admin, page, access, SECONDS_MAX, _PAGE_BYTES_MAX)
     if missing is not None:
         raise ServerError(f"{page}: {reason(missing, SECONDS_MAX)}")
     try:
@@ -79,12 +143,14 @@ def read(
     path: str,
     kind: type[_Document],
     *,
+    access: AdminAccess = ANYONE,
     seconds_max: float = SECONDS_MAX,
     bytes_max: int = RESPONSE_BYTES_MAX,
 ) -> _Document | Refused:
     """Read a document of `/v1` from an admin port; return a `Refused` if its response has status 404.
 
     Args:
+        access: what is trusted and sent.
         seconds_max: how long the port may be silent.
         bytes_max: the largest document.
 
@@ -93,7 +159,7 @@ def read(
         ServerError: the document cannot be read.
     """
     page = _url(admin, path)
-    body, missing = _body(admin, page, seconds_max, bytes_max)
+    body, missing = _body(admin, page, access, seconds_max, bytes_max)
     try:
         return decode(body, kind) if missing is None else decode(body, Refused)
     except DocumentError as error:
@@ -107,18 +173,56 @@ def read_present(
     path: str,
     kind: type[_Document],
     *,
+    access: AdminAccess = ANYONE,
     seconds_max: float = SECONDS_MAX,
     bytes_max: int = RESPONSE_BYTES_MAX,
 ) -> _Document:
     """Read a document of `/v1` as `read` does, but raise ServerError also for a response with status 404."""
-    found = read(admin, path, kind, seconds_max=seconds_max, bytes_max=bytes_max)
+    found = read(admin, path, kind, access=access, seconds_max=seconds_max, bytes_max=bytes_max)
     if isinstance(found, Refused):
         raise ServerError(f"{_url(admin, path)}: {printable(found.error)}")
     return found
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the token is for the port that was named."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        """Return None: the redirect is an error status like others."""
+
+
+def _opened(
+    page: str, access: AdminAccess, seconds_max: float, action: str = ""
+) -> "contextlib.AbstractContextManager[SupportsRead[bytes]]":
+    """Send a request, again with another token if the file has another one by now; return the response.
+
+    Args:
+        action: the value of the header Sluice-Action, for a POST; "" for a GET.
+    """
+    handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+    if page.startswith("https://"):
+        handlers.append(urllib.request.HTTPSHandler(context=access.tls))
+    opener = urllib.request.build_opener(*handlers)
+    more = {"Sluice-Action": action} if action else {}
+
+    def send() -> "contextlib.AbstractContextManager[SupportsRead[bytes]]":
+        headers = {**access.headers(page), **more}
+        request = urllib.request.Request(page, method="POST" if action else "GET", headers=headers)
+        response: contextlib.AbstractContextManager[SupportsRead[bytes]]
+        response = opener.open(request, timeout=seconds_max)
+        return response
+
+    try:
+        return send()
+    except urllib.error.HTTPError as error:
+        if error.code != HTTPStatus.UNAUTHORIZED or not access.renew():
+            raise
+        error.close()
+        return send()
+
+
 def _body(
-    admin: str, page: str, seconds_max: float, bytes_max: int
+    admin: str, page: str, access: AdminAccess, seconds_max: float, bytes_max: int
 ) -> tuple[bytes, urllib.error.HTTPError | None]:
     """Return the body of a response with status 200 and None, or with status 404 and that error.
 
@@ -126,7 +230,7 @@ def _body(
         ServerError: it cannot be read.
     """
     try:
-        with urllib.request.urlopen(page, timeout=seconds_max) as response:
+        with _opened(page, access, seconds_max) as response:
             return _read(response, bytes_max), None
     except urllib.error.HTTPError as error:
         try:
@@ -136,7 +240,7 @@ def _body(
             body = b""
         if error.code == HTTPStatus.NOT_FOUND:
             return body, error
-        raise ServerError(f"{page}: {_refusal(error, body, seconds_max)}") from None
+        raise ServerError(f"{page}: {_refusal(error, body, access, seconds_max)}") from None
     except _FAILURES as error:
         raise _failed(admin, page, error, seconds_max) from None
 
@@ -153,8 +257,13 @@ def _read(response: "SupportsRead[bytes]", bytes_max: int) -> bytes:
     return body
 
 
-def _refusal(error: urllib.error.HTTPError, body: bytes, seconds_max: float) -> str:
-    """Return the message of an error status: for 503, which workers are missing; otherwise the status itself."""
+def _refusal(error: urllib.error.HTTPError, body: bytes, access: AdminAccess, seconds_max: float) -> str:
+    """Return the message of an error status: for 503, which workers are missing; otherwise what the port has said."""
+    if error.code == HTTPStatus.UNAUTHORIZED:
+        return access.refusal()
+    if error.code in (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN):
+        text = body[:_REFUSAL_BYTES_MAX].decode("utf-8", "replace").strip()
+        return printable(text) or reason(error, seconds_max)
     if error.code == HTTPStatus.SERVICE_UNAVAILABLE:
         try:
             said = decode(body, Refused)
@@ -165,7 +274,9 @@ def _refusal(error: urllib.error.HTTPError, body: bytes, seconds_max: float) -> 
     return reason(error, seconds_max)
 
 
-def send_action(admin: str, path: str, action: str, kind: type[_Document]) -> _Document:
+def send_action(
+    admin: str, path: str, action: str, kind: type[_Document], access: AdminAccess = ANYONE
+) -> _Document:
     """Send an action to the admin port, as a POST without a body.
 
     Args:
@@ -178,14 +289,14 @@ def send_action(admin: str, path: str, action: str, kind: type[_Document]) -> _D
             port's error response; without a response, it says why there is none.
     """
     page = _url(admin, path)
-    request = urllib.request.Request(page, method="POST", headers={"Sluice-Action": action})
     try:
-        with urllib.request.urlopen(request, timeout=SECONDS_MAX) as response:
+        with _opened(page, access, SECONDS_MAX, action) as response:
             return decode(_read(response, RESPONSE_BYTES_MAX), kind)
     except urllib.error.HTTPError as error:
         with error:
             said = error.read(_REFUSAL_BYTES_MAX).decode("utf-8", "replace").strip()
-        raise ServerError(f"{_url(admin, '')}: {printable(said)}") from None
+        said = access.refusal() if error.code == HTTPStatus.UNAUTHORIZED else printable(said)
+        raise ServerError(f"{_url(admin, '')}: {said}") from None
     except DocumentError as error:
         raise ServerError(f"{page}: {error}") from None
     except _FAILURES as error:
@@ -195,6 +306,8 @@ def send_action(admin: str, path: str, action: str, kind: type[_Document]) -> _D
 def _failed(admin: str, page: str, error: Exception, seconds_max: float) -> ServerError:
     """Return the error that says why a page could not be read and, if nothing listens there, what may be wrong."""
     wrapped = _unwrapped(error)
+    if problem := tls_problem(error, urllib.parse.urlsplit(page).netloc):
+        return ServerError(f"{page}: {problem}")
     if isinstance(wrapped, ConnectionRefusedError):
         return ServerError(
             f"nothing listens at {_url(admin, '')}: is sluice serve running there, and is admin.bind another address?"
@@ -219,13 +332,20 @@ _GRACE_SECONDS: Final = 0.5  # of the whole, for a member's own error, which say
 
 
 def read_all(
-    admins: Sequence[str], path: str, kind: type[_Document], *, seconds_max: float, bytes_max: int
+    admins: Sequence[str],
+    path: str,
+    kind: type[_Document],
+    *,
+    access: AdminAccess = ANYONE,
+    seconds_max: float,
+    bytes_max: int,
 ) -> Mapping[str, _Document | Refused | SluiceError]:
     """Read a document from several members at once; return by admin port the document, or why there is none.
 
     The threads are daemons, so that the command does not wait for a member that sends very slowly.
 
     Args:
+        access: what is trusted and sent.
         seconds_max: the time for all members together.
         bytes_max: the largest document.
     """
@@ -233,7 +353,9 @@ def read_all(
 
     def ask(admin: str) -> None:
         try:
-            found[admin] = read(admin, path, kind, seconds_max=seconds_max, bytes_max=bytes_max)
+            found[admin] = read(
+                admin, path, kind, access=access, seconds_max=seconds_max, bytes_max=bytes_max
+            )
         except SluiceError as error:
             found[admin] = error
 

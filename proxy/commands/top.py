@@ -14,7 +14,7 @@ from typing import Final
 from commandline.arguments import add_format, not_installed
 from commandline.program import OK
 from console.top import COLUMNS, SECONDS_MAX, WINDOWS, Members, choose, document, lines, rows
-from proxy.commands.servers import ADMIN, add_admin, read_all, read_present
+from proxy.commands.servers import ADMIN, add_admin, admin_access, read_all, read_present
 from proxy.explain.documents import RESPONSE_BYTES_MAX
 from proxy.system.errors import ServerError, UsageError
 
@@ -75,10 +75,11 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"-n {options.iterations}: must be 0 or more")
     if len(admins) > _MEMBERS_MAX:
         raise UsageError(f"--admin: there may be at most {_MEMBERS_MAX}")
+    access = admin_access(options)
     members = Members(
         admins,
-        partial(read_present, seconds_max=_SILENCE_SECONDS_MAX),
-        partial(read_all, seconds_max=SECONDS_MAX, bytes_max=RESPONSE_BYTES_MAX),
+        partial(read_present, access=access, seconds_max=_SILENCE_SECONDS_MAX),
+        partial(read_all, access=access, seconds_max=SECONDS_MAX, bytes_max=RESPONSE_BYTES_MAX),
     )
     if not options.once and options.format == "table" and sys.stdout.isatty() and sys.stdin.isatty():
         try:

@@ -12,6 +12,7 @@ import json
 import re
 import secrets
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -73,7 +74,7 @@ class SluiceSettings:
         client_quotas: client id -> Kafka's quota keys; written as `[[quota]]` tables of a quotas file.
         user_quotas: user -> Kafka's quota keys.
         cluster: more keys for `[cluster]`.
-        sections: more tables, by name; `admin` replaces the one that is written otherwise.
+        sections: more tables, by name; keys of `admin` are added to its `bind`.
         listener: more keys for the one listener.
     """
 
@@ -101,7 +102,8 @@ class SluiceSettings:
         }
         in_topic = self.quotas.get("store") == "topic"
         file = {} if in_topic else {"file": str(directory / "quotas.toml")}
-        sections = {"admin": {"bind": f"{HOST}:{self.ports.admin}"}, **self.sections}
+        admin = {"bind": f"{HOST}:{self.ports.admin}", **self.sections.get("admin", {})}
+        sections = {**self.sections, "admin": admin}
         text = [
             _table("[cluster]", {"bootstrap": self.bootstrap, **self.cluster}),
             _table("[[listeners]]", listener),
@@ -139,12 +141,18 @@ class SluiceProcess:
         ports: where it listens, so that this object can say so.
         directory: for its log and its configuration.
         run_as: words before the command that run it as another user.
+
+    Attributes:
+        context: the TLS context towards its admin port; None for plain HTTP.
+        token: the token for its admin port; "" for none.
     """
 
     def __init__(
         self, arguments: Sequence[str], ports: SluicePorts, directory: Path, run_as: Sequence[str] = ()
     ) -> None:
         self.ports = ports
+        self.context: ssl.SSLContext | None = None
+        self.token = ""
         self.bootstrap = f"{HOST}:{ports.bootstrap}"
         self.directory = directory
         self.log_path = self.directory / f"sluice-{ports.bootstrap}.log"
@@ -191,8 +199,11 @@ class SluiceProcess:
 
     def get(self, path: str) -> tuple[int, str]:
         """Ask the admin server for one page: status and text."""
+        scheme = "http" if self.context is None else "https"
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        request = urllib.request.Request(f"{scheme}://{HOST}:{self.ports.admin}{path}", headers=headers)
         try:
-            with urllib.request.urlopen(f"http://{HOST}:{self.ports.admin}{path}", timeout=10) as response:
+            with urllib.request.urlopen(request, timeout=10, context=self.context) as response:
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             with error:

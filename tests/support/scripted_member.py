@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 from urllib.parse import parse_qs
 
-from proxy.admin import AdminServer, Page, Request
+from proxy.admin import AdminServer, Admission, Page, Request
+from tests.support.admin_papers import AdminPapers
 
 HOST: Final = "127.0.0.1"
 _PATHS: Final = (
@@ -19,6 +20,7 @@ _PATHS: Final = (
     "/v1/client",
     "/v1/rules",
     "/v1/events",
+    "/fleet",
     "/reassignments",
 )
 _START_SECONDS_MAX: Final = 10.0
@@ -65,11 +67,24 @@ class ScriptedMember:
     Args:
         name: in the fleet.
         port: 0 for a free one.
+        papers: with these it speaks TLS and asks for a token.
+        client_auth: with papers, whether it asks for a certificate.
+        tls: with papers, whether it speaks TLS.
     """
 
-    def __init__(self, name: str = "gw-1", port: int = 0) -> None:
+    def __init__(
+        self,
+        name: str = "gw-1",
+        port: int = 0,
+        papers: AdminPapers | None = None,
+        *,
+        client_auth: str = "none",
+        tls: bool = True,
+    ) -> None:
         self.name = name
         self.port = port
+        self._client_auth = client_auth
+        self.certificates = None if papers is None else papers.certificates(client_auth, token=True, tls=tls)
         self.asked: dict[str, int] = dict.fromkeys(_PATHS, 0)
         self.queries: dict[str, str] = {}  # the last of each path
         self.bodies: dict[str, bytes] = {}  # in place of a document
@@ -98,7 +113,8 @@ class ScriptedMember:
     @property
     def admin(self) -> str:
         """The admin port's URL."""
-        return f"http://{HOST}:{self.port}"
+        secure = self.certificates is not None and self.certificates.admin is not None
+        return f"{'https' if secure else 'http'}://{HOST}:{self.port}"
 
     def set_clients(self, *rows: _Document) -> None:
         """Replace the clients, and make a /v1/client document of each."""
@@ -130,7 +146,11 @@ class ScriptedMember:
     async def _serve(self) -> None:
         self._ended, self._thawed = asyncio.Event(), asyncio.Event()
         self._thawed.set()
-        server = AdminServer({path: self._handler(path) for path in _PATHS})
+        handlers = {path: self._handler(path) for path in _PATHS}
+        server = AdminServer(handlers)
+        if self.certificates is not None:
+            admission = Admission(self.certificates.admin_tokens, self._client_auth)
+            server = AdminServer(handlers, admission=admission, tls=self.certificates.admin_tls)
         self._http = await asyncio.start_server(server.serve, HOST, self.port, limit=8192)
         self.port = self._http.sockets[0].getsockname()[1]
         self._ready.set()

@@ -14,6 +14,7 @@ from proxy.commands.check import machine_warnings
 from proxy.commands.check_text import Members
 from proxy.config import Address, Config
 from proxy.system import compiled
+from proxy.system.admin_access import AdminAccess
 from proxy.system.errors import SluiceError
 from proxy.topics.topic import ProblemError, TopicSpec
 from quotas.definitions.definitions import Definitions
@@ -200,7 +201,9 @@ def test_members_of_a_fleet_that_differ_are_a_negative_result(
     members = Members("gw-2:19080", "", ["gw-1", "gw-2"], differences)
     asked: list[str] = []
 
-    def ask(_config: Config, _definitions: Definitions, admin: str, _name: str) -> Members:
+    def ask(
+        _config: Config, _definitions: Definitions, admin: str, _access: AdminAccess, _name: str
+    ) -> Members:
         asked.append(admin)
         return members
 

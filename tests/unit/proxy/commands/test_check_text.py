@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from proxy.commands import check_text
 from proxy.commands.check_text import Members, ask_members, compared, described, members_document
-from proxy.commands.servers import Document
+from proxy.commands.servers import ANYONE, Document
 from proxy.config import Address, ClusterOptions, Config, FleetOptions, engine_options
 from proxy.fleet.facts import facts_of
 from proxy.fleet.messages import Facts
+from proxy.system.admin_access import AdminAccess
 from proxy.system.errors import ConfigError, ServerError
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
@@ -230,21 +231,19 @@ def asked(
 ) -> Members:
     pages = {}
 
-    def read(address: str, path: str) -> Document:
+    def read(address: str, path: str, _: AdminAccess) -> Document:
         pages[address] = path
         if isinstance(shown, ServerError):
             raise shown
         return shown
 
     monkeypatch.setattr(check_text, "read_document", read)
-    found = ask_members(config or made(), definitions or limits(), admin, FILE)
-    assert found is not None
+    found = ask_members(config or made(), definitions or limits(), admin, ANYONE, FILE)
     assert pages in ({found.asked: "/fleet"}, {})
     return found
 
 
-def test_nothing_is_asked_without_a_fleet() -> None:
-    assert ask_members(parsed(SMALL), limits(), None, FILE) is None
+def test_nothing_is_said_without_a_fleet() -> None:
     assert list(compared(None)) == []
 
 
@@ -291,6 +290,26 @@ def test_member_of_this_configuration_is_asked_or_the_one_that_is_named(
 ) -> None:
     config = made(admin=f'[admin]\nbind = "{bind}"\n')
     assert asked(monkeypatch, page(), config, admin=admin).asked == address
+
+
+def test_member_whose_port_speaks_tls_is_asked_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = made(admin='[admin.tls]\ncert_file = "gw-1.pem"\n')
+    assert asked(monkeypatch, page(), config).asked == "https://127.0.0.1:19080"
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ('bind = ""', "admin: none"),
+        ("", "admin: http://127.0.0.1:19080/"),
+        (
+            'token_file = "t"\n[admin.tls]\ncert_file = "c"\nclient_ca_file = "a"',
+            "admin: https://127.0.0.1:19080/, a token, client certificates required",
+        ),
+    ],
+)
+def test_what_the_admin_port_asks_for_is_told(keys: str, said: str) -> None:
+    assert check_text.admin(parsed(f"{SMALL}[admin]\n{keys}\n").admin) == said
 
 
 @pytest.mark.parametrize(

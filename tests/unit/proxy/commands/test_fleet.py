@@ -1,6 +1,5 @@
 """`sluice fleet`, from values."""
 
-import argparse
 import json
 import stat
 from pathlib import Path
@@ -11,7 +10,6 @@ from msgspec.structs import replace
 from proxy.commands import fleet
 from proxy.fleet.facts import differences, state_of
 from proxy.fleet.messages import MemberView, View
-from proxy.system.errors import ServerError
 from proxy.system.files import read_secret
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
@@ -81,18 +79,17 @@ def test_member_without_a_lease_says_what_it_uses() -> None:
     ("view", "code"), [(VIEW, 3), (replace(VIEW, members=VIEW.members[:1], shares=()), 0)]
 )
 def test_exit_code_says_whether_members_differ(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], view: View, code: int
+    monkeypatch: pytest.MonkeyPatch, sluice: Sluice, view: View, code: int
 ) -> None:
     found = document(leased(), view, 1000)
     monkeypatch.setattr(fleet, "read_document", lambda *_: found)
-    assert fleet.run(argparse.Namespace(admin="a:1", format="json")) == code
-    assert json.loads(capsys.readouterr().out) == found
+    assert json.loads(sluice("fleet", "--admin", "a:1", "--format", "json", code=code)) == found
 
 
-def test_process_that_is_no_member_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_is_no_member_is_an_error(monkeypatch: pytest.MonkeyPatch, sluice: Sluice) -> None:
     monkeypatch.setattr(fleet, "read_document", lambda *_: {"member": False})
-    with pytest.raises(ServerError, match="is no member of a fleet"):
-        fleet.run(argparse.Namespace(admin="a:1", format="table"))
+    sluice("fleet", "--admin", "a:1", code=1)
+    assert "a:1: is no member of a fleet" in sluice.err
 
 
 def test_secret_is_random_printed_or_written_and_replaces_no_file(tmp_path: Path, sluice: Sluice) -> None:
