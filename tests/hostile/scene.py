@@ -4,6 +4,7 @@ it; what a quota lets pass; and what an attack comes to: one figure.
 
 import contextlib
 import json
+import ssl
 import sys
 import tempfile
 import threading
@@ -116,6 +117,7 @@ class Stage:
         quotas: more keys of `[quotas]`.
         sections: more tables of the configuration.
         quota_file: the whole quotas file, in place of the quotas above.
+        context, token: the TLS context and the token with which the admin port is asked.
     """
 
     policy: str = "schedule"
@@ -128,6 +130,8 @@ class Stage:
     sections: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     cluster: Mapping[str, object] = field(default_factory=dict)
     quota_file: str = ""
+    context: ssl.SSLContext | None = None
+    token: str = ""
 
 
 def limits(rate: float) -> dict[str, float]:
@@ -174,6 +178,7 @@ def staged(stage: Stage, *, may_end: bool = False) -> Iterator[Scene]:
             (where / "quotas.toml").write_text(stage.quota_file)
         sluice = SluiceProcess(["--config", str(config)], settings.ports, where)
         stack.callback(sluice.stop, _STOP_SECONDS_MAX)
+        sluice.context, sluice.token = stage.context, stage.token
         try:
             yield Scene(broker, sluice.wait_ready(), stage)
         except BaseException:
@@ -223,7 +228,7 @@ class Row:
 
     Args:
         name: of the test.
-        finding: its number in issue 14; 26: an issue of its own.
+        finding: its number in issue 14; 26 and 29: issues of their own.
         what: the attack, in words.
         unit: of the figure.
         bar: the most that it may be.

@@ -10,15 +10,17 @@ import ssl
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.cluster import HOST
+from tests.cluster import HOST, Address
 from tests.hostile import scene as harm
 from tests.hostile import wire
 from tests.hostile.scene import Harm, Row, Scene, Stage, survivor
 from tests.hostile.wire import Client
+from tests.support.admin_papers import TOKEN, AdminPapers
 from tests.support.certificates import Authority
 
 _ANNOUNCED_BYTES: Final = 100_000_000
@@ -28,6 +30,8 @@ _OTHER_ADDRESS: Final = "127.0.0.2"
 _SHUT_OUT_SECONDS: Final = 8.0
 _IDLE: Final = 1_000
 _ADMIN_IDLE: Final = 64
+_ADMIN_KEPT: Final = 500  # more than the port has connections
+_FLOOD_SECONDS: Final = 5.0
 # A place is kept for what has been announced until it is clear that it does not come.
 STILL_SECONDS: Final = 3.0
 BESIDE_SECONDS: Final = 2.0
@@ -217,6 +221,102 @@ def admin_shut_out() -> float:
         return _SHUT_OUT_SECONDS
 
 
+Attack = Callable[[Address, ssl.SSLContext], socket.socket | None]
+"""Opens one connection to the admin port; returns it, to be kept open, or None if it has ended."""
+
+
+def _hello(context: ssl.SSLContext) -> bytes:
+    """Return a client's first message of TLS."""
+    outgoing = ssl.MemoryBIO()
+    tls = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=HOST)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return outgoing.read()
+
+
+def begins_handshake(address: Address, context: ssl.SSLContext) -> socket.socket:
+    """Half of a hello."""
+    client = socket.create_connection(address, timeout=5)
+    client.sendall(_hello(context)[:100])
+    return client
+
+
+def leaves_handshake(address: Address, context: ssl.SSLContext) -> socket.socket:
+    """A whole hello, for which the port has to sign, and nothing behind it."""
+    client = socket.create_connection(address, timeout=5)
+    client.sendall(_hello(context))
+    return client
+
+
+def tries_token(address: Address, context: ssl.SSLContext) -> None:
+    """A request with a wrong token."""
+    with context.wrap_socket(socket.create_connection(address, timeout=5), server_hostname=HOST) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\nAuthorization: Bearer " + b"x" * 64 + b"\r\n\r\n")
+        while client.recv(4096):
+            pass
+
+
+def admin_flooded(attack: Attack) -> Callable[[], float]:
+    """Two threads that attack the admin port as fast as they can; how long a client of another address waits.
+
+    The longest of: a probe, a page with the right token, and a Kafka client's request.
+    """
+
+    def run() -> float:
+        with tempfile.TemporaryDirectory(prefix="hostile-admin-") as directory:
+            papers = AdminPapers(Path(directory))
+            keys = {"cert_file": str(papers.own.cert_file), "key_file": str(papers.own.key_file)}
+            sections = {"admin": {"token_file": str(papers.token_file)}, "admin.tls": keys}
+            stage = Stage(sections=sections, context=papers.context(), token=TOKEN)
+            with survivor(stage) as scene:
+                return _waited(scene, attack, papers.context())
+
+    return run
+
+
+def _waited(scene: Scene, attack: Attack, context: ssl.SSLContext) -> float:
+    address = HOST, scene.sluice.ports.admin
+    until = time.monotonic() + _FLOOD_SECONDS
+    kept: deque[socket.socket] = deque(maxlen=_ADMIN_KEPT)  # what falls out is closed
+
+    def once(_: int) -> None:
+        if (client := attack(address, context)) is not None:
+            kept.append(client)
+
+    flood = threading.Thread(target=harm.swarm, args=(2, until, once), daemon=True)
+    flood.start()
+    time.sleep(_FLOOD_SECONDS / 5)
+    longest = 0.0
+    while time.monotonic() < until:
+        for path, token in (("/healthz", ""), ("/v1/status", TOKEN)):
+            longest = max(longest, _page_after(address, context, path, token))
+        longest = max(longest, _served_after(scene, None))
+        time.sleep(0.05)
+    flood.join()
+    for client in kept:
+        client.close()
+    return longest
+
+
+def _page_after(address: Address, context: ssl.SSLContext, path: str, token: str) -> float:
+    """How long until a client from another address has a page."""
+    began = time.monotonic()
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    while time.monotonic() < began + _SHUT_OUT_SECONDS:
+        connection = http.client.HTTPSConnection(
+            *address, timeout=_SHUT_OUT_SECONDS, source_address=(_OTHER_ADDRESS, 0), context=context
+        )
+        try:
+            connection.request("GET", path, headers=headers)
+            if connection.getresponse().status == 200:
+                return time.monotonic() - began
+        except (OSError, http.client.HTTPException):
+            time.sleep(0.05)
+        finally:
+            connection.close()
+    return _SHUT_OUT_SECONDS
+
+
 def any_host() -> float:
     """Whether /clients is shown to a browser that reached it under a foreign host name (DNS rebinding)."""
     with survivor(Stage()) as scene:
@@ -241,6 +341,18 @@ _HARMS: Final = (
     _harm("connections-idle", "connections_max idle sockets of one address", shut_out_by_number(b"")),
     _harm("connections-half", "the same, half a header each", shut_out_by_number(b"\0\0\0\x20\0")),
     _harm("admin-idle", "64 idle sockets on the admin port", admin_shut_out),
+    (
+        Row("admin-hello", 29, "half hellos, admin port with TLS", "s", BESIDE_SECONDS),
+        admin_flooded(begins_handshake),
+    ),
+    (
+        Row("admin-signature", 29, "whole hellos and nothing more, admin port with TLS", "s", BESIDE_SECONDS),
+        admin_flooded(leaves_handshake),
+    ),
+    (
+        Row("admin-token", 29, "wrong tokens, admin port with TLS", "s", BESIDE_SECONDS),
+        admin_flooded(tries_token),
+    ),
     (Row("admin-host", 9, "/clients under a foreign Host header", "answered", 0.0), any_host),
 )
 ROWS: Final = (
