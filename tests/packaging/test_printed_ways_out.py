@@ -1,4 +1,4 @@
-"""The README's fleet, and docs/how-to/when-sluice-is-gone.md: how to go round Sluice, and how to take it out again.
+"""The gateways of docs/how-to/fleet.md, and docs/how-to/when-sluice-is-gone.md: go round Sluice, and take it out.
 
 Their commands are carried out one by one as printed, on real brokers, to which clients log in. Addresses and places are
 replaced, and both gateways run on this machine. What is systemd's is left out. How one goes round a sidecar, and takes
@@ -148,7 +148,7 @@ def listens(address: str) -> bool:
     return False
 
 
-def test_fleet_of_the_readme_is_taken_out(
+def test_two_gateways_are_taken_out(
     kafka: Cluster, create_topic: CreateTopic, gateways: dict[str, tuple[Gateway, PrintedShell]]
 ) -> None:
     (first, shell), (_, other) = gateways.values()
