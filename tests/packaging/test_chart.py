@@ -17,8 +17,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from proxy.config.options import TABLES, AdminOptions
-from proxy.config.schema import keys_of
+from proxy.config.options import TABLES
 from tests.packaging.conftest import ROOT, bare_environment
 from tests.packaging.conftest import run as run_command
 from tests.packaging.kubernetes.manifests import (
@@ -200,8 +199,6 @@ def _secret_files(pod: Manifest, place: Path) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_configuration_is_right(case: str, tmp_path: Path) -> None:
-    if case == "admin" and "token_file" not in keys_of(AdminOptions):
-        pytest.skip("[admin] has no tls and token_file yet")
     pod = _sluice(case)
     (sluice,) = containers(pod)
     (tmp_path / "secrets").mkdir()
