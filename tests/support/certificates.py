@@ -4,7 +4,7 @@
     alice = authority.issue("alice", "/O=Example/CN=alice")
     context.load_cert_chain(alice.cert_file, alice.key_file)
 
-Keys are on P-256: made in a millisecond. Nothing of this is of any worth, so nothing is encrypted unless a test asks.
+They are as strict as Python 3.13 wants them (VERIFY_X509_STRICT). Keys are on P-256: made in a millisecond. Nothing of this is of any worth, so nothing is encrypted unless a test asks.
 """
 
 import subprocess
@@ -41,6 +41,7 @@ class Authority:
         made = cls(directory, directory / f"{name}.pem", directory / f"{name}.key")
         _openssl(
             *("req", "-x509", *_KEY, "-nodes", "-days", "30", "-subj", f"/CN={name}"),
+            *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
             *("-keyout", str(made.key_file), "-out", str(made.cert_file)),
         )
         return made
@@ -63,7 +64,7 @@ class Authority:
         request = base.with_suffix(".csr")
         _openssl("req", *kind, *protect, "-subj", subject, "-keyout", str(key), "-out", str(request))
         extensions = base.with_suffix(".ext")
-        extensions.write_text(f"{names}\n")
+        extensions.write_text(f"{names}\nauthorityKeyIdentifier=keyid\n")
         signed = base.with_suffix(".pem")
         if expired:
             self._sign_expired(request, extensions, signed)
