@@ -72,8 +72,7 @@ def build(
     Raises:
         subprocess.CalledProcessError: the engine could not build one.
     """
-    said = labels()
-    arguments = [*(f"{key.upper()}={value}" for key, value in said.items()), *given]
+    arguments = [*(f"{key.upper()}={value}" for key, value in labels().items()), *given]
     arguments += [f"SOURCE_DATE_EPOCH={commit_seconds()}"]
     command = [engine, "build", "--file", "docker/Dockerfile", *options]
     command += [word for argument in arguments for word in ("--build-arg", argument)]
@@ -85,12 +84,8 @@ def build(
     }
     command += docker_format[engine]
     environment = {**os.environ, "DOCKER_BUILDKIT": "1"}
-    # The Dockerfile has these labels too, but buildah takes them from its cache whatever their arguments are now.
-    label_words = [
-        word for key, value in said.items() for word in ("--label", f"org.opencontainers.image.{key}={value}")
-    ]
     for target in targets:
-        words = [*label_words, *(word for tag in tags(name, target) for word in ("--tag", tag))]
+        words = [word for tag in tags(name, target) for word in ("--tag", tag)]
         subprocess.run([*command, "--target", target, *words, "."], cwd=_ROOT, env=environment, check=True)
         words = ["--target", "bill", "--build-arg", f"OF={target}", "--output", f"type=local,dest={bills}"]
         subprocess.run([*command, *words, "."], cwd=_ROOT, env=environment, check=True)
