@@ -71,6 +71,8 @@ class AdminAccess:
         except (OSError, ValueError) as error:
             raise ConfigError(CA_FILE, f"cannot be used: {_reason(error)}", str(files.ca_file)) from None
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # Python 3.13 and newer refuse authorities without a key usage; towards brokers and members they are trusted.
+        context.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT
         if files.own_port:
             context.check_hostname = False
             context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
