@@ -235,17 +235,16 @@ def _beside(load: Load) -> tuple[Curve, Curve]:
 
 
 def _full(load: Load) -> tuple[Curve, Curve]:
-    """Return the same where a core is full; Produces above 16 KiB are taken to cost as many µs a byte as Fetches."""
-    smallest = figure("full_fetch_100_us")
-    slope = (figure("full_fetch_128k_us") - smallest) / (_LARGEST - _SMALL)
-    small, medium = figure("full_produce_100_us"), figure("full_produce_16k_us")
-    fetch: Curve = [(_SMALL, smallest), (_LARGEST, figure("full_fetch_128k_us"))]
+    """Return the same where a core is full; a large Produce is taken to cost with TLS what a Fetch does."""
+    sizes = (_SMALL, 16 * _KIB, _LARGEST)
     if load.tls:
-        small, medium = figure("full_tls_100_us"), figure("full_tls_16k_us")
-        slope = (medium - small) / (16 * _KIB - _SMALL)
-        fetch = [(_SMALL, small), (_LARGEST, small + slope * (_LARGEST - _SMALL))]
-    rest = slope * (_LARGEST - 16 * _KIB)
-    return [(_SMALL, small), (16 * _KIB, medium), (_LARGEST, medium + rest)], fetch
+        names = ("full_tls_100_us", "full_tls_16k_us", "full_tls_fetch_128k_us")
+        fetch_names = names[0], names[2]
+    else:
+        names = ("full_produce_100_us", "full_produce_16k_us", "full_produce_128k_us")
+        fetch_names = "full_fetch_100_us", "full_fetch_128k_us"
+    produce = list(zip(sizes, map(figure, names), strict=True))
+    return produce, list(zip((_SMALL, _LARGEST), map(figure, fetch_names), strict=True))
 
 
 def cpu(load: Load, speed: float = 1.0) -> list[Part]:

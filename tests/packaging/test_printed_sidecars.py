@@ -137,10 +137,8 @@ def go_round(row: Ports, shell: PrintedShell) -> None:
     shell.run(write_file)
     shell.run(forward)
     try:
-        for bootstrap in (
-            row.bootstrap,
-            f"{HOST}:{row.first + 2}",
-        ):  # another sidecar's port, and the forwarder's
+        # Through another sidecar's bootstrap port, and through the forwarder's.
+        for bootstrap in (row.bootstrap, f"{HOST}:{row.first + 2}"):
             write_all(bootstrap, f"sidecars-{row.first}", [b"z"] * 6, partitions=6)
     finally:
         shell.run(end_forwarder)

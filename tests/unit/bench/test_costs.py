@@ -57,7 +57,7 @@ def test_page_shows_what_its_commands_print() -> None:
     ("text", "entry"),
     [
         (r"([\d.]+) ms longer in the median", {**LATENCY, "column": "added p50"}),
-        (r"([\d.]+) ms in the 99th percentile, less", {**LATENCY, "column": "added p99"}),
+        (r"([\d.]+) ms longer in the 99th percentile", {**LATENCY, "column": "added p99"}),
         (
             r"about ([\d.]+) ms in the 99th percentile with 64",
             {**FULL, "row": ["produce, 100 B, 64 x 1", "Sluice"], "column": "p99 ms"},

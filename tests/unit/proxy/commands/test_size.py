@@ -22,10 +22,12 @@ FIGURES: Final = {
     "idle_connections": 10_000.0,  # 5 µs a second for each
     "full_produce_100_us": 10.0,
     "full_produce_16k_us": 12.0,
+    "full_produce_128k_us": 40.0,
     "full_fetch_100_us": 10.0,
     "full_fetch_128k_us": 30.0,
     "full_tls_100_us": 15.0,
     "full_tls_16k_us": 25.0,
+    "full_tls_fetch_128k_us": 100.0,
     "full_capture_100_us": 12.0,
     "sasl_small_us": 50.0,
     "sasl_produce_s_per_gb": 1.0,
