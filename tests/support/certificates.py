@@ -4,7 +4,8 @@
     alice = authority.issue("alice", "/O=Example/CN=alice")
     context.load_cert_chain(alice.cert_file, alice.key_file)
 
-They are as strict as Python 3.13 wants them (VERIFY_X509_STRICT). Keys are on P-256: made in a millisecond. Nothing of this is of any worth, so nothing is encrypted unless a test asks.
+They are as strict as Python 3.13 wants them (VERIFY_X509_STRICT). Keys are on P-256: made in a millisecond. Nothing of
+this is of any worth, so nothing is encrypted unless a test asks.
 """
 
 import subprocess
