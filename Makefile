@@ -295,7 +295,9 @@ release-sample: jars ## Keep what the release in dist/ writes, for tests of late
 
 # For every Python that the package supports (`--universal`, from 3.11), in an environment of its own. A locked version
 # stays until it no longer fits; `LOCK_ARGS=--upgrade`, or `--upgrade-package NAME`, renews. No header has an index's address.
-LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" build/lock/bin/uv pip compile --quiet --no-config --universal \
+# Dependabot reads from the header how to lock.
+LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock  # uv pip compile --universal --python-version 3.11" \
+  build/lock/bin/uv pip compile --quiet --no-config --universal \
   --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links $(LOCK_ARGS)
 
 .PHONY: lock

@@ -1,7 +1,7 @@
 """One client channel: a client's connection and the broker connection that belongs to it.
 
 Rules for changes to this package: a direction never reads a clock and never calls the shell; a mute begins in
-`ChannelState.mute` and ends early in `ChannelState.end_mute` only; every change of the intake goes through
+`ChannelState.mute` and ends early in `ChannelState.reconsider` only; every change of the intake goes through
 `ChannelState.enter`; a response is owed exactly when it has an entry in `in_flight`.
 
     client ──► RequestDirection ──► broker        in_flight: one entry a response owed, oldest first
@@ -153,11 +153,8 @@ class Machine(Protocol):
     def broker_changed(self, broker: int) -> None:
         """Register that the connection leads to a different broker than intended."""
 
-    def reconsider(self) -> None:
-        """End the present mute if its limit was raised or removed, or if quotas are no longer enforced."""
-
-    def end_mute(self) -> None:
-        """End the present mute, since the connection ends; the client's next request is checked as any other."""
+    def reconsider(self, *, ending: bool = False) -> None:
+        """End the present mute if its limit was raised or removed, quotas are no longer enforced, or with `ending`."""
 
     def end_intake(self, *, after_next: bool = False) -> None:
         """Take no further request from the client, or only the next one; owed responses are still sent."""

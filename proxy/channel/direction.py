@@ -7,7 +7,7 @@ responses, and an owed response decides in a direction when its bytes arrive. In
     Observer             an observer of the channel: none, capture, or a follower's link
     MuteLimits           the bounds of mutes and holds, and which throttle times are reported
     Identity             the quotas of a client id, and the channel's own flows for them
-    ChannelState         a mute begins in `mute` and ends early in `end_mute` only
+    ChannelState         a mute begins in `mute` and ends early in `reconsider` only
     ChannelDirection     orders of one direction, and work on one frame that continues later
 
 An owed response is a plain tuple, the only object that an ordinary request creates:
@@ -673,10 +673,13 @@ class ChannelState:
         self.in_flight[-1] = (correlation_id, version, owed.forwarded(forward))
         self.forward = forward.frame
 
-    def reconsider(self) -> None:
+    def reconsider(self, *, ending: bool = False) -> None:
         """End the present mute if its limit was raised or removed, or if quotas are no longer enforced.
 
         The client's next request is checked again, so no quota is exceeded.
+
+        Args:
+            ending: the connection ends; end the mute also if nothing has changed.
         """
         if self.observer is not None:
             self.observer.reconsidered()
@@ -685,13 +688,9 @@ class ChannelState:
             return
         limit = self._limit(throttle)
         raised = limit is None or self._muted_at is None or limit > self._muted_at
-        if raised or not self.engine.enforcing:
-            self.end_mute()
-
-    def end_mute(self) -> None:
-        """End the present mute; the client's next request is checked as any other."""
-        self.mute_until_ms = 0
-        self.muting = None
+        if raised or ending or not self.engine.enforcing:
+            self.mute_until_ms = 0
+            self.muting = None
 
     def _limit(self, throttle: Muting) -> float | None:
         if not isinstance(throttle, Throttle | RequestThrottle):

@@ -567,7 +567,7 @@ class Connection:
         if self.waiting.kind == HELD:
             self._ends_after_hold = True
             return False
-        self.channel.end_mute()
+        self.channel.reconsider(ending=True)
         if self.waiting.kind == MUTED:
             self.resume()
         if not self.waiting.kind and not self.requests.blocked:  # muted requests were forwarded

@@ -45,6 +45,7 @@ from tests.packaging.kubernetes.render import (
 )
 from tests.packaging.kubernetes.schemas import SCHEMAS, VERSIONS
 from tests.support.certificates import Authority
+from tests.support.pods import Lifecycle
 from tests.support.printed import fenced
 
 pytestmark = pytest.mark.timeout(300)
@@ -353,6 +354,19 @@ def test_grace_is_longer_than_waiting_draining_and_writing(case: str) -> None:
     takes = waits + config["limits"]["drain_seconds"] + (10 if "capture" in config else 0)
 
     assert pod["terminationGracePeriodSeconds"] == takes + 5
+
+
+def test_pods_of_the_rolling_upgrade_live_as_those_of_the_chart() -> None:
+    """What `make fleet ARGS=upgrade` measures is this chart's upgrade, not another one."""
+    spec = named(_rendered(DEFAULTS), "StatefulSet", "sluice")["spec"]
+    (sluice,) = spec["template"]["spec"]["containers"]
+
+    assert Lifecycle() == Lifecycle(
+        pre_stop=sluice["lifecycle"]["preStop"]["sleep"]["seconds"],
+        grace=spec["template"]["spec"]["terminationGracePeriodSeconds"],
+        drain=_configuration(_rendered(DEFAULTS))["limits"]["drain_seconds"],
+        min_ready=spec["minReadySeconds"],
+    )
 
 
 def test_grace_follows_a_longer_drain() -> None:
