@@ -267,7 +267,9 @@ class Port:
 
     def another(self) -> Listener:
         """One more listener at the same ports."""
-        tls = ServerTls(self.options.tls, "listeners[0].tls") if self.options.tls else None
+        tls = None
+        if (options := self.options.tls) is not None:
+            tls = ServerTls(options, "listeners[0].tls", options.principal_mapping_rules)
         return Listener(self.options, self._settings, self, self.shared, self.connections, tls)
 
     def _settings(self, broker: int) -> ChannelSettings:
