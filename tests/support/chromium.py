@@ -66,10 +66,13 @@ class Watched:
 
 @contextmanager
 def chromium(*, dark: bool = False, width: int = _WIDTH, height: int = _HEIGHT) -> Iterator[BrowserContext]:
-    """Run a Chromium with an empty profile; a test is skipped where there is none."""
+    """Run a Chromium with an empty profile; where there is none a test is skipped, or fails where CI=true."""
     path = find_chromium()
     if not path:
-        pytest.skip("no Chromium on this machine (chromium, chromium-browser, google-chrome)")
+        missing = "no Chromium on this machine (chromium, chromium-browser, google-chrome)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing, pytrace=False)
+        pytest.skip(missing)
     with tempfile.TemporaryDirectory(prefix="sluice-chromium-") as directory, sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
             Path(directory),

@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -274,9 +275,10 @@ def _apt_setting(name: str) -> list[str]:
 
 
 def _apt_sources() -> Path:
-    """Return the file that names the mirror of this machine."""
-    places = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))
-    return next(place for place in places if place.is_file() and place.stat().st_size)
+    """Return the file that names the mirror of this machine; Ubuntu's has another name, beside a list of comments."""
+    places = [*sorted(Path("/etc/apt/sources.list.d").glob("*.sources")), Path("/etc/apt/sources.list")]
+    entries = re.compile(r"^(URIs:|deb )", re.MULTILINE)
+    return next(place for place in places if place.is_file() and entries.search(place.read_text()))
 
 
 def _suite() -> str:
