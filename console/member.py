@@ -225,9 +225,15 @@ class Member:
 
     async def _get_with_token(self, look: Look[Any]) -> tuple[int, bytes]:
         """Send the request; once more if the token was refused, and its file has another one by now."""
+        url = self.admin + look.path
+        sent = self._access.headers(url, given=self.given)
         code, body = await self._get_again(look)
-        if code == HTTPStatus.UNAUTHORIZED and await asyncio.to_thread(self._access.renew):
-            code, body = await self._get_again(look)
+        if code == HTTPStatus.UNAUTHORIZED:
+            await asyncio.to_thread(self._access.renew)
+            if (
+                self._access.headers(url, given=self.given) != sent
+            ):  # also where another member has read it anew
+                code, body = await self._get_again(look)
         return code, body
 
     async def _get_again(self, look: Look[Any]) -> tuple[int, bytes]:

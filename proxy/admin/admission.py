@@ -6,8 +6,8 @@
 | `requested` | every client | a token or a certificate |
 | `required` | a certificate | a token and a certificate |
 
-The probes need neither: kubelets and load balancers have none, and learn one word. Refusals are counted, and few of
-them logged; a token is never logged.
+The probes need neither: kubelets and load balancers have none. `/readyz` also says why a process is not ready.
+Refusals are counted, and few of them logged; a token is never logged.
 """
 
 import asyncio

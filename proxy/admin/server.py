@@ -205,7 +205,9 @@ class AdminServer:
         except asyncio.CancelledError:
             if writer in self._connections:  # else it has given way
                 raise
-        except (ConnectionError, TimeoutError, asyncio.IncompleteReadError, ssl.SSLError):
+        except TimeoutError:
+            writer.transport.abort()  # a close would wait, for ever, until the client has read its response
+        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
             pass  # the client's fault: no state of the proxy depends on it
         except Exception:  # the edge of a connection: one bad page must not end the server
             LOG.exception("an admin connection failed")

@@ -422,7 +422,8 @@ class ChannelState:
         muting: the throttle of the present or last mute; None before the first.
         mute_limits: the bounds of every mute and hold.
         intake: whether requests are taken; `enter` changes it.
-        in_flight_max: while this many responses are owed, no further request is handled; 0 unless the intake is OPEN.
+        in_flight_max: while this many responses are owed, no further request is handled; 0 unless the intake is OPEN,
+            or has ended but for the next request.
         awaits_responses: the next request waits for responses, so nothing is read; the response direction signals when
             enough have come.
         lookup: the partition counts that the waiting request needs; None if no request waits for any.

@@ -142,7 +142,7 @@ class Verdict:
 #      └──── end_intake, from any state ──► ENDED, the final state
 #
 # In every state except OPEN, requests only wait: `ChannelState.in_flight_max` is 0, so that the check of every request
-# is one comparison.
+# is one comparison. Where a held request is the last one (`end_intake`), it is above 0 in ENDED until that has passed.
 
 # The most requests in flight on one connection. A broker reads one at a time; librdkafka's own bound is 1,000,000 and
 # Java's 5 (max.in.flight.requests.per.connection). At this limit the client's socket is not read.

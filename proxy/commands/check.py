@@ -194,7 +194,11 @@ def _access(config: Config, options: argparse.Namespace) -> AdminAccess:
         tls = admin.tls
         if tls is not None and options.admin is None:
             files = files._replace(ca_file=tls.cert_file, own_port=True)
-        if tls is not None and tls.client_auth != "none" and not (tls.key_password or tls.key_password_file):
+        if (
+            tls is not None
+            and tls.client_auth == "required"
+            and not (tls.key_password or tls.key_password_file)
+        ):
             files = files._replace(cert_file=tls.cert_file, key_file=tls.key_file)
     return AdminAccess(files)
 

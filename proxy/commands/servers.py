@@ -199,26 +199,30 @@ def _opened(
     Args:
         action: the value of the header Sluice-Action, for a POST; "" for a GET.
     """
-    handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+    # No proxy of the environment: it would read the token.
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _NoRedirects()]
     if page.startswith("https://"):
         handlers.append(urllib.request.HTTPSHandler(context=access.tls))
     opener = urllib.request.build_opener(*handlers)
     more = {"Sluice-Action": action} if action else {}
 
-    def send() -> "contextlib.AbstractContextManager[SupportsRead[bytes]]":
-        headers = {**access.headers(page), **more}
-        request = urllib.request.Request(page, method="POST" if action else "GET", headers=headers)
+    def send(token: Mapping[str, str]) -> "contextlib.AbstractContextManager[SupportsRead[bytes]]":
+        request = urllib.request.Request(page, method="POST" if action else "GET", headers={**token, **more})
         response: contextlib.AbstractContextManager[SupportsRead[bytes]]
         response = opener.open(request, timeout=seconds_max)
         return response
 
+    sent = access.headers(page)
     try:
-        return send()
+        return send(sent)
     except urllib.error.HTTPError as error:
-        if error.code != HTTPStatus.UNAUTHORIZED or not access.renew():
+        if error.code != HTTPStatus.UNAUTHORIZED:
+            raise
+        access.renew()
+        if (token := access.headers(page)) == sent:
             raise
         error.close()
-        return send()
+        return send(token)
 
 
 def _body(

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from commandline import amounts
 from commandline.arguments import add_format, print_result
 from commandline.program import OK
-from proxy.config.options import LimitOptions, ListenerOptions
+from proxy.config.options import MEMBERS_MAX, WORKERS_MAX, FleetOptions, LimitOptions, ListenerOptions
 from proxy.config.schema import RATE_MAX, Positive, number, read_value
 from proxy.system.errors import UsageError
 
@@ -301,7 +301,7 @@ def fleet_of(parts: Sequence[Part], cores_per_machine: int, members_min: int) ->
     """
     processes = max(1, math.ceil(cores_wanted(parts)))
     spare = 1 if members_min > 1 else 0
-    members = max(members_min, math.ceil(processes / cores_per_machine) + spare)
+    members = max(members_min, math.ceil(processes / min(cores_per_machine, WORKERS_MAX)) + spare)
     return Fleet(members, spare, math.ceil(processes / (members - spare)))
 
 
@@ -482,6 +482,16 @@ def _measured(load: Load) -> Iterator[str]:
     yield "Other machines take more or less: run `make bench` on yours, and state --speed."
 
 
+def _settings(fleet: Fleet, member: Member) -> Iterator[str]:
+    """Yield which limits of the configuration are below what the load needs."""
+    if fleet.members > MEMBERS_MAX:
+        yield f"a fleet has at most {MEMBERS_MAX} members: use several, each in front of a part of the clients"
+    elif fleet.members > FleetOptions().members_max:
+        yield f"set fleet.members_max to {fleet.members} or more"
+    if member.connections > LimitOptions().connections_max:
+        yield f"set limits.connections_max above {member.connections:,}"
+
+
 def _warnings(load: Load, fleet: Fleet, member: Member) -> Iterator[str]:
     """Yield what of the load, or of what it needs, was not measured, or needs a setting."""
     yield from _unmeasured_sizes(load)
@@ -502,8 +512,7 @@ def _warnings(load: Load, fleet: Fleet, member: Member) -> Iterator[str]:
             "few connections are spread unevenly over workers, and each has one core at most: expect less "
             "than the workers' sum"
         )
-    if member.connections > LimitOptions().connections_max:
-        yield f"set limits.connections_max above {member.connections:,}"
+    yield from _settings(fleet, member)
     if member.connections > _SOURCE_PORTS:
         yield (
             f"a member has {_SOURCE_PORTS:,} source ports towards one broker (net.ipv4.ip_local_port_range): "

@@ -338,20 +338,26 @@ class FleetGroup:
             await asyncio.sleep(pause)
             if self._standing.ruling is not ruling:
                 return
-            if self._consumer is not None and await self._remove_holder(self._consumer._coordinator):
+            if self._consumer is not None and await self._remove_holder(self._consumer._coordinator, ruling):
                 break
         else:
             event(logger, logging.INFO, "the holder that has ended could not be removed from the group")
         if self._consumer is not None and self._standing.ruling is ruling:
             self._consumer._coordinator.request_rejoin()
 
-    async def _remove_holder(self, coordinator: Any) -> bool:
-        """Remove the members from the group that have its partition; return whether the coordinator has done so."""
+    async def _remove_holder(self, coordinator: Any, ruling: Ruling) -> bool:
+        """Remove the members from the group that have its partition; return whether the coordinator has done so.
+
+        Args:
+            ruling: by which the holder is known; none is removed any more as soon as there is another one.
+        """
         removed = False
         try:
             asked = coordinator._send_req(DescribeGroupsRequest([self._group]))
             for found in (await bounded(asked, _EXPEL_SECONDS_MAX)).groups:
                 for member_id in _holders(found, self._group):
+                    if self._standing.ruling is not ruling:
+                        return removed
                     request = LeaveGroupRequest(self._group, member_id)
                     left = await bounded(coordinator._send_req(request), _EXPEL_SECONDS_MAX)
                     removed = removed or errors.for_code(left.error_code) is errors.NoError

@@ -245,6 +245,7 @@ class Wait:
 
 
 _COUNTED_STEP_BYTES: Final = 4096  # smaller changes of a channel's kept bytes are not counted at once
+_UNMUTED_MAX: Final = 64  # kept requests, each muting anew, that pass in one step of a drain: well below 5 ms
 _LINGER_MS: Final = 1000  # a drained client that does not close by itself is closed after this time
 
 
@@ -558,18 +559,18 @@ class Connection:
     def drain(self, now: int) -> bool:
         """Advance the connection's shutdown: end mutes, read no further request, close if idle; return True if closed.
 
-        Called repeatedly. Quotas hold until the end: a held request is forwarded when its hold is over, and is the last
-        one. When all responses are sent, the client is told by a shutdown of the sending side, and has a moment to
-        close by itself.
+        Called repeatedly. A hold stays in force: the request is forwarded when it is over. When all responses are sent,
+        the client is told by a shutdown of the sending side, and has a moment to close by itself.
         """
         if self.closed:
             return True
         if self.waiting.kind == HELD:
             self._ends_after_hold = True
             return False
+        if self._ends_after_hold and not self.requests.blocked:
+            self._end_after_hold()
         self.channel.reconsider(ending=True)
-        if self.waiting.kind == MUTED:
-            self.resume()
+        self._end_mutes()
         if not self.waiting.kind and not self.requests.blocked:  # muted requests were forwarded
             self.channel.end_intake()
         if self._finished_ms:
@@ -582,6 +583,14 @@ class Connection:
             except OSError:
                 self.close("drained")
         return self.closed
+
+    def _end_mutes(self) -> None:
+        """End the mute, and those that kept requests begin while they pass, except where they are many."""
+        for _ in range(_UNMUTED_MAX):
+            if self.waiting.kind != MUTED:
+                return
+            self.resume()
+            self.channel.reconsider(ending=True)
 
     def _drained(self) -> bool:
         """Whether all is sent; without a mute or a hold an idle channel's intake has ended."""
@@ -641,7 +650,15 @@ class Connection:
             self.requests.resume()
             return
         self.channel.end_intake(after_next=True)
+        passes = (
+            not self.requests.blocked
+        )  # else it passes when earlier output has, and `drain` ends the intake then
         self.requests.resume()
+        if passes:
+            self._end_after_hold()
+
+    def _end_after_hold(self) -> None:
+        """Take no further request, now that the held one has passed; no effect if it is held again."""
         if not self.closed and self.waiting.kind != HELD:
             self._ends_after_hold = False
             self.channel.end_intake()

@@ -181,8 +181,8 @@ class Relay:
     async def drain(self, hurried: Callable[[], bool]) -> None:
         """Stop accepting; close each connection when idle, and the rest after `limits.drain_seconds`.
 
-        Connections begin to end one after the other. Quotas stay in force: in a fleet the clients' next connections are
-        at other members, which share them.
+        Connections begin to end one after the other. Holds stay in force: in a fleet the clients' next connections are
+        at other members, which share the quotas. Mutes end, since no further request is taken.
 
         Args:
             hurried: returns True as soon as the process has to end at once.

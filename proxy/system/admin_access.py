@@ -1,11 +1,13 @@
 """How commands and the console reach admin ports: whose certificates they trust, and which token they send.
 
-A token is sent to ports that the operator has named, and to others only over TLS: members of a fleet name the admin
-ports of other members, and a member that is broken must not be sent the token elsewhere.
+A token is sent to ports that the operator has named, and to others only over TLS with a certificate of the authority
+that the operator has named: members of a fleet name the admin ports of other members, and a broken one might name a
+host outside, for which the system's authorities have a certificate.
 """
 
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -88,25 +90,22 @@ class AdminAccess:
         """
         return {"Authorization": f"Bearer {self._token}"} if self._sends_token(url, given=given) else {}
 
-    def renew(self) -> bool:
-        """Read the token again; return whether it has changed. A file that cannot be used changes nothing."""
-        try:
-            token = self._read_token()
-        except ConfigError:
-            return False
-        changed, self._token = token != self._token, token
-        return changed
+    def renew(self) -> None:
+        """Read the token again; a file that cannot be used changes nothing."""
+        with suppress(ConfigError):
+            self._token = self._read_token()
 
     def refusal(self, url: str = "", *, given: bool = True) -> str:
         """Return a sentence on a response with status 401: the token is missing or wrong."""
         if not self._token:
             return f"this port needs a token: {TOKEN_FILE} FILE"
         if not self._sends_token(url, given=given):
-            return "this port needs a token, which is not sent over http:// to a port that only a fleet names"
+            return f"this port needs a token, and only a fleet names it: that needs https:// and {CA_FILE}"
         return f"wrong token: that of {self._files.token_file} is not in the port's admin.token_file"
 
     def _sends_token(self, url: str, *, given: bool) -> bool:
-        return bool(self._token) and (given or url.startswith("https://"))
+        known = url.startswith("https://") and self._files.ca_file is not None
+        return bool(self._token) and (given or known)
 
     def _read_token(self) -> str:
         if self._files.token_file is None:

@@ -277,11 +277,14 @@ def admin_flooded(attack: Attack) -> Callable[[], float]:
 def _waited(scene: Scene, attack: Attack, context: ssl.SSLContext) -> float:
     address = HOST, scene.sluice.ports.admin
     until = time.monotonic() + _FLOOD_SECONDS
-    kept: deque[socket.socket] = deque(maxlen=_ADMIN_KEPT)  # what falls out is closed
+    kept: deque[socket.socket] = deque()
 
     def once(_: int) -> None:
         if (client := attack(address, context)) is not None:
             kept.append(client)
+        with contextlib.suppress(IndexError):  # two threads
+            while len(kept) > _ADMIN_KEPT:
+                kept.popleft().close()
 
     flood = threading.Thread(target=harm.swarm, args=(2, until, once), daemon=True)
     flood.start()

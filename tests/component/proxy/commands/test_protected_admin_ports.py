@@ -200,7 +200,7 @@ def test_console_reads_members_that_ask_for_a_token_and_adds_those_that_they_nam
         member.documents["/v1/fleet"] = {"member": True, "name": "gw-1", "members": named}
         with ConsoleProcess([member.admin], more=files.all, refresh=0.5) as console:
             until(lambda: member.asked["/v1/clients"] and other.asked["/v1/clients"])
-            until(lambda: "needs a token, which is not sent over http://" in console.log())
+            until(lambda: "needs a token, and only a fleet names it" in console.log())
             papers.write_tokens(OTHER_TOKEN)  # of the ports and of the console, which reads it again
             for one in (member, other):
                 assert one.certificates is not None

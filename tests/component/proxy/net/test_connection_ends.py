@@ -99,6 +99,21 @@ async def test_muted_request_is_passed_on_when_draining(rig: Rig) -> None:
     assert await broker.receive(len(second)) == second
 
 
+async def test_all_muted_requests_pass_in_one_step_of_draining(rig: Rig) -> None:
+    """Each of them mutes the channel anew; one a step would take longer than a drain may."""
+    rig.quota(producer=1000)
+    client = rig.connect()
+    first = produce(9, 30_000)
+    kept = b"".join(produce(9, 300, correlation_id=number) for number in range(2, 42))
+    await client.send(first + kept)
+    broker = await rig.accept()
+    await broker.receive(len(first))
+    await until(lambda: rig.stats.muted == 1, "one channel is muted")
+    await until(lambda: rig.connection.requests.kept_bytes == len(kept), "the others are kept")
+    rig.connection.drain(now_ms())
+    assert await broker.receive(len(kept)) == kept
+
+
 async def test_held_request_is_forwarded_in_its_time_when_draining_and_is_the_last_one(rig: Rig) -> None:
     rig.quota(producer=10_000, policy="schedule")
     rig.charge_produce(14_000)  # 0.4 s more than the burst
