@@ -345,6 +345,39 @@ def test_root_is_read_only_and_no_shell_is_needed(case: str) -> None:
         assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_memory_suffices_for_all_connections(case: str) -> None:
+    (sluice,) = containers(_sluice(case))
+    config = _configuration(_rendered(case))
+    connections = config["limits"]["connections_max"]
+    workers = config.get("process", {}).get("workers", 1)
+    words = ("--connections", str(connections), "--members-min", "1", "--format", "json")
+
+    said = run_command(sys.executable, "-m", "proxy", "size", *words, cwd=ROOT, env=bare_environment())
+
+    member = json.loads(said)["member"]
+    assert member["connections"] == connections
+    takes = member["memory_bytes_max"] + member["kernel_memory_bytes"]
+    takes += (workers - 1) * 64 * 1024**2  # more processes than the load above needs
+    assert takes < _bytes(sluice["resources"]["limits"]["memory"])
+
+
+def _bytes(quantity: str) -> int:
+    """Return the bytes of a quantity of Kubernetes in Mi or Gi."""
+    return int(quantity[:-2]) << {"Mi": 20, "Gi": 30}[quantity[-2:]]
+
+
+def test_state_without_a_volume_is_as_large_as_the_pod_may_be() -> None:
+    def size(*words: str) -> str:
+        (pod,) = pod_templates(_rendered(DEFAULTS, "--set", "persistence.enabled=false", *words))
+        (data,) = [one for one in pod["spec"]["volumes"] if one["name"] == "data"]
+        found: str = data["emptyDir"]["sizeLimit"]
+        return found
+
+    assert size("--set", "resources.limits.ephemeral-storage=300Mi") == "300Mi"
+    assert size("--set", "resources.limits.ephemeral-storage=null") == "1Gi"
+
+
 @pytest.mark.parametrize("case", GATEWAYS)
 def test_grace_is_longer_than_waiting_draining_and_writing(case: str) -> None:
     pod = _sluice(case)
