@@ -567,6 +567,32 @@ def test_gateways_are_reached_by_clients_at_listeners_alone() -> None:
     assert admits(policies, (NAMESPACE, console), ("ingress", {}), 9190)
 
 
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("fleet", ["true", "false"])
+def test_no_policy_opens_every_port_to_others(case: str, fleet: str) -> None:
+    words = ("--set", f"fleet.enabled={fleet},config.quotas.scope=broker")
+    rules = [
+        (policy["metadata"]["name"], rule)
+        for policy in of_kind(_rendered(case, *words), "NetworkPolicy")
+        for rule in policy["spec"]["ingress"]
+    ]
+
+    everywhere = [name for name, rule in rules if not rule.get("ports")]
+    assert everywhere == (["sluice-brokers"] if case == "enforce" else [])  # the brokers, among themselves
+    assert rules
+
+
+def test_brokers_of_strimzi_admit_gateways_and_not_the_console() -> None:
+    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
+    (peers,) = [yaml.safe_load(block) for block in fenced(page, "yaml") if "networkPolicyPeers" in block]
+    (peer,) = peers["networkPolicyPeers"]
+    pods = [pod["metadata"]["labels"] for pod in pod_templates(_rendered("monitoring"))]
+
+    assert len(pods) == 2
+    selected = [labels for labels in pods if selects(peer["podSelector"], labels)]
+    assert selected == [_gateway_labels(_rendered("monitoring"))]
+
+
 def test_brokers_are_closed_to_all_but_sluice_each_other_and_administrators() -> None:
     manifests = _rendered("enforce")
     policies = of_kind(manifests, "NetworkPolicy")
