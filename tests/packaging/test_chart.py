@@ -233,6 +233,14 @@ def test_every_key_can_be_given_and_arrives_as_it_is(tmp_path: Path) -> None:
     text = (ROOT / "sluice.example.toml").read_text(encoding="utf-8")
     given = tomllib.loads(re.sub(r"^# (\w+ = |\[)", r"\1", text, flags=re.MULTILINE))
     given["listeners"][0].pop("upstreams")
+    for table in (
+        given["cluster"],
+        given["cluster"]["tls"],
+        given["listeners"][0]["tls"],
+        given["fleet"]["tls"],
+    ):
+        for name in table.keys() & {"password", "key_password"}:
+            del table[name]
     given["quotas"]["producer_override"] = 'a "b" \\ <c> & \u00fc:4M'
     (tmp_path / "values.yaml").write_text(yaml.safe_dump({"config": given}))
 
@@ -270,10 +278,39 @@ def test_quotas_are_observed_in_a_fleet_of_three_by_default() -> None:
         ("sidecar.patch=true", "needs mode: sidecar"),
         ("mode=sidecar", "sidecar.podLabels: must be"),
         ("listeners.client.tls.secretName=a", "listeners.client: config.listeners has none of this name"),
+        ("image.tag=0.1.0", "use 0.1.0-fleet"),
+        ("image.tag=0.1.0,image.target=capture", "use 0.1.0-capture"),
+        ("console.enabled=true,console.image.tag=v0.1", "use v0.1-console"),
     ],
 )
 def test_wrong_values_are_refused(given: str, said: str) -> None:
     assert said in run("helm", "template", "sluice", str(CHART), "--set", given, fails=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "variable"),
+    [
+        ("config.cluster.password", "SLUICE_CLUSTER__PASSWORD"),
+        ("config.cluster.tls.key_password", "SLUICE_CLUSTER__TLS__KEY_PASSWORD"),
+        ("config.fleet.cluster.password", "SLUICE_FLEET__CLUSTER__PASSWORD"),
+        ("config.admin.tls.key_password", "SLUICE_ADMIN__TLS__KEY_PASSWORD"),
+        ("config.listeners[0].tls.key_password", "SLUICE_LISTENERS__0__TLS__KEY_PASSWORD"),
+    ],
+)
+def test_passwords_are_refused_in_the_configuration(key: str, variable: str) -> None:
+    said = run("helm", "template", "sluice", str(CHART), "--set", f"{key}=bees", fails=True)
+
+    assert f"{key.replace('[0]', '.0')}: would be clear text in a ConfigMap" in said
+    assert "cluster.password.secretName" in said
+    assert f", as {variable}\n" in said
+    assert "bees" not in said
+    assert render("--set", f"{key}_file=/run/password")
+
+
+def test_tag_of_an_image_is_taken_as_it_is() -> None:
+    for given in ("0.1.0-fleet", "0.1.0@sha256:" + "a1" * 32, "ours"):
+        spec = named(_rendered(DEFAULTS, "--set", f"image.tag={given}"), "StatefulSet", "sluice")["spec"]
+        assert spec["template"]["spec"]["containers"][0]["image"] == f"sluice:{given}"
 
 
 def test_values_of_the_documents_are_taken(tmp_path: Path) -> None:

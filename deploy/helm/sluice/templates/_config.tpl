@@ -158,6 +158,23 @@ tls:
 {{- toYaml $config -}}
 {{- end -}}
 
+{{/* The keys of a table that hold a password itself, each with a blank behind it: (list table its-path). */}}
+{{- define "sluice.passwords" -}}
+{{- range $key, $value := index . 0 -}}
+{{- $path := printf "%s.%s" (index $ 1) $key -}}
+{{- if kindIs "map" $value -}}
+{{- include "sluice.passwords" (list $value $path) -}}
+{{- else if kindIs "slice" $value -}}
+{{- range $index, $entry := $value -}}
+{{- if kindIs "map" $entry -}}
+{{- include "sluice.passwords" (list $entry (printf "%s.%d" $path $index)) -}}
+{{- end -}}
+{{- end -}}
+{{- else if and (hasSuffix "password" $key) $value -}}
+{{- $path }} {{ end -}}
+{{- end -}}
+{{- end -}}
+
 {{/*
 Tables as TOML, every key of them. Helm's own toToml writes whole numbers as floats. Texts, numbers and lists of them are
 written alike in JSON and in TOML.

@@ -86,10 +86,15 @@ app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
 {{- end -}}
 {{- end -}}
 
-{{/* The image of the target. A tag is the version, and the target behind it, but for "proxy". */}}
-{{- define "sluice.image" -}}
+{{/* The target of docker/Dockerfile that the image is. */}}
+{{- define "sluice.target" -}}
 {{- $kept := or .Values.fleet.enabled (eq (.Values.config.quotas | default dict).store "topic") -}}
-{{- $target := .Values.image.target | default (ternary "fleet" "proxy" $kept) -}}
+{{- .Values.image.target | default (ternary "fleet" "proxy" $kept) -}}
+{{- end -}}
+
+{{/* The image of the target. Its tag is the version, and the target behind it, but for "proxy". */}}
+{{- define "sluice.image" -}}
+{{- $target := include "sluice.target" . -}}
 {{- $tag := ternary .Chart.AppVersion (printf "%s-%s" .Chart.AppVersion $target) (eq $target "proxy") -}}
 {{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default $tag) -}}
 {{- end -}}
@@ -104,6 +109,17 @@ app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
 
 {{/* What does not go together. */}}
 {{- define "sluice.refuse" -}}
+{{- range include "sluice.passwords" (list .Values.config "config") | trim | splitList " " | compact -}}
+{{- $variable := printf "SLUICE_%s" (trimPrefix "config." . | replace "." "__" | upper) -}}
+{{- fail (printf "%s: would be clear text in a ConfigMap; name a Secret instead: for config.cluster.password in cluster.password.secretName, for others in env, as %s" . $variable) -}}
+{{- end -}}
+{{- $target := include "sluice.target" . -}}
+{{- if and (ne $target "proxy") (regexMatch "^v?[0-9]+([.][0-9]+)*$" .Values.image.tag) -}}
+{{- fail (printf "image.tag: %s names the image of target proxy, but %s is needed: use %s-%s" .Values.image.tag $target .Values.image.tag $target) -}}
+{{- end -}}
+{{- if and .Values.console.enabled (regexMatch "^v?[0-9]+([.][0-9]+)*$" .Values.console.image.tag) -}}
+{{- fail (printf "console.image.tag: %s names the image of target proxy: use %s-console" .Values.console.image.tag .Values.console.image.tag) -}}
+{{- end -}}
 {{- if and (gt (int (include "sluice.membersMax" .)) 1) (not .Values.fleet.enabled) (ne (.Values.config.quotas | default dict).scope "broker") -}}
 {{- fail "replicaCount > 1 without fleet.enabled: each pod would give every client its whole budget" -}}
 {{- end -}}
