@@ -794,6 +794,71 @@ def test_guarded_admin_port_is_known_to_prometheus_and_console() -> None:
     assert f"--admin-token-file={SECRETS}/admin-token/token" in console["args"]
 
 
+@pytest.mark.parametrize("more", ["console.enabled=true", "serviceMonitor.enabled=true"])
+def test_certificate_is_not_asked_of_those_who_have_none(more: str) -> None:
+    tls = f"admin.tls.secretName=a,admin.tls.clientCa=clients.crt,{more}"
+    both = f"{tls},admin.token.secretName=b"
+    for given in (tls, f"{both},config.admin.tls.client_auth=required"):
+        said = run("helm", "template", "sluice", str(CHART), "--set", given, fails=True)
+        assert "admin.tls.clientCa: the console and Prometheus have no client certificate" in said
+
+    config = _configuration(_rendered(DEFAULTS, "--set", both))["admin"]
+    assert config["tls"]["client_ca_file"] == f"{SECRETS}/admin-tls/clients.crt"
+    assert config["tls"]["client_auth"] == "requested"
+
+
+# ----------------------------------------------------------------------------------------------------
+# What is printed
+
+
+def _notes(*words: str, values: Path | None = None) -> str:
+    """Return what Helm prints when it has installed the chart."""
+    files = () if values is None else ("--values", str(values))
+    said = run(
+        "helm", "install", "sluice", str(CHART), "--namespace", NAMESPACE, "--dry-run=client", *files, *words
+    )
+    return said.rpartition("\nNOTES:\n")[2]
+
+
+def test_printed_commands_reach_a_guarded_admin_port() -> None:
+    notes = _notes(values=EXAMPLES / "admin.yaml")
+    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
+    (sluice,) = _sluice("admin")["containers"]
+    variables = expanded(sluice, _pod("sluice-0"))
+    mounted = {mount["mountPath"] for mount in sluice["volumeMounts"]}
+    address = "https://127.0.0.1:19080"
+
+    printed = re.findall(r"exec sluice-0 -- sluice (\w+) .*--admin (\S+)$", notes, re.MULTILINE)
+    assert printed == [("fleet", address), ("explain", address)]
+    for command in ("fleet", "enforcement off .*"):
+        assert re.search(rf"exec sluice-0 -- sluice {command} --admin {address}$", page, re.MULTILINE)
+    options = run_command(sys.executable, "-m", "proxy", "fleet", "--help", cwd=ROOT, env=bare_environment())
+    for variable, path in (("CA", "admin-tls/ca.crt"), ("TOKEN", "admin-token/token")):
+        assert f"$SLUICE_ADMIN_{variable}_FILE" in options
+        assert variables[f"SLUICE_ADMIN_{variable}_FILE"] == f"{SECRETS}/{path}"
+        assert f"{SECRETS}/{path.partition('/')[0]}" in mounted
+
+
+def test_printed_commands_name_another_port_and_nothing_by_default() -> None:
+    assert "-- sluice fleet\n" in _notes()
+    assert "-- sluice fleet --admin 127.0.0.1:1980\n" in _notes("--set", "admin.port=1980")
+    asked = _notes("--set", "admin.tls.secretName=a,admin.tls.clientCa=ca.crt")
+    assert "exec" not in asked
+    assert "sluice fleet --admin https://127.0.0.1:19080 --admin-ca-file FILE --admin-cert-file FILE" in asked
+
+
+def test_notes_name_what_is_missing() -> None:
+    notes = _notes(values=EXAMPLES / "admin.yaml")
+    secrets = "sluice-admin-tls, sluice-admin-token, sluice-console, sluice-fleet"
+
+    assert f"Pods wait until these Secrets exist: {secrets}.\n" in notes
+    for name in ("admin-token", "console", "fleet"):
+        assert f" create secret generic sluice-{name} --from-literal=" in notes
+    assert "names no registry: unless the nodes have sluice:" in notes
+    assert "names no registry" not in _notes("--set", "image.repository=images.example.org/sluice")
+    assert "names no registry" in _notes("--set", "image.repository=team/sluice")
+
+
 # ----------------------------------------------------------------------------------------------------
 # The archive
 

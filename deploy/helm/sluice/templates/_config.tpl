@@ -56,6 +56,9 @@ admin:
     key_file: {{ $secrets }}/admin-tls/{{ .key }}
     {{- with .clientCa }}
     client_ca_file: {{ $secrets }}/admin-tls/{{ . }}
+    {{- if $.Values.admin.token.secretName }}
+    client_auth: requested
+    {{- end }}
     {{- end }}
   {{- end }}
   {{- end }}
@@ -156,6 +159,14 @@ tls:
 {{- $_ := set $config "listeners" $listeners -}}
 {{- $_ := set $config.admin "hosts" $hosts -}}
 {{- toYaml $config -}}
+{{- end -}}
+
+{{/* Whether each request to the admin port needs a client certificate. */}}
+{{- define "sluice.asksForCertificate" -}}
+{{- $tls := (include "sluice.config" . | fromYaml).admin.tls | default dict -}}
+{{- if eq ($tls.client_auth | default (ternary "none" "required" (empty $tls.client_ca_file))) "required" -}}
+yes
+{{- end -}}
 {{- end -}}
 
 {{/* The keys of a table that hold a password itself, each with a blank behind it: (list table its-path). */}}

@@ -107,7 +107,16 @@ app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
 {{- add (int .Values.preStopSeconds) $drain $capture 5 -}}
 {{- end -}}
 
-{{/* What does not go together. */}}
+{{/* The option by which commands in Sluice's container reach its admin port; none for 127.0.0.1:19080 over HTTP. */}}
+{{- define "sluice.adminOption" -}}
+{{- if .Values.admin.tls.secretName -}}
+{{ " " }}--admin https://127.0.0.1:{{ .Values.admin.port }}
+{{- else if ne (int .Values.admin.port) 19080 -}}
+{{ " " }}--admin 127.0.0.1:{{ .Values.admin.port }}
+{{- end -}}
+{{- end -}}
+
+{{/* What is refused: it does not go together, or would be readable. */}}
 {{- define "sluice.refuse" -}}
 {{- range include "sluice.passwords" (list .Values.config "config") | trim | splitList " " | compact -}}
 {{- $variable := printf "SLUICE_%s" (trimPrefix "config." . | replace "." "__" | upper) -}}
@@ -119,6 +128,9 @@ app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
 {{- end -}}
 {{- if and .Values.console.enabled (regexMatch "^v?[0-9]+([.][0-9]+)*$" .Values.console.image.tag) -}}
 {{- fail (printf "console.image.tag: %s names the image of target proxy: use %s-console" .Values.console.image.tag .Values.console.image.tag) -}}
+{{- end -}}
+{{- if and (include "sluice.asksForCertificate" .) (or .Values.console.enabled .Values.serviceMonitor.enabled) -}}
+{{- fail "admin.tls.clientCa: the console and Prometheus have no client certificate; give them a token, admin.token.secretName, and leave config.admin.tls.client_auth out" -}}
 {{- end -}}
 {{- if and (gt (int (include "sluice.membersMax" .)) 1) (not .Values.fleet.enabled) (ne (.Values.config.quotas | default dict).scope "broker") -}}
 {{- fail "replicaCount > 1 without fleet.enabled: each pod would give every client its whole budget" -}}
@@ -171,6 +183,13 @@ env:
   {{- else }}
   - { name: SLUICE_FLEET__ADVERTISED, value: "$(POD_NAME).{{ include "sluice.members" . }}.{{ .Release.Namespace }}.svc:{{ .Values.fleet.port }}" }
   {{- end }}
+  {{- end }}
+  {{- if and .Values.admin.tls.secretName .Values.admin.tls.ca }}
+  # For commands in this container.
+  - { name: SLUICE_ADMIN_CA_FILE, value: /etc/sluice-secrets/admin-tls/{{ .Values.admin.tls.ca }} }
+  {{- end }}
+  {{- if .Values.admin.token.secretName }}
+  - { name: SLUICE_ADMIN_TOKEN_FILE, value: /etc/sluice-secrets/admin-token/{{ .Values.admin.token.key }} }
   {{- end }}
   {{- with .Values.env }}
   {{- toYaml . | nindent 2 }}
