@@ -42,7 +42,7 @@ class Gateway:
     """
 
     def __init__(self, name: str, directory: Path, cluster: Cluster, ports: list[int]) -> None:
-        self.bootstrap, self.pages = f"{HOST}:{ports[0]}", f"{HOST}:{ports[1]}"
+        self.bootstrap, self.pages = f"{HOST}:{ports[0]}", f"localhost:{ports[1]}"
         self.first_broker = ports[3]
         self.directory = directory / name
         self.directory.mkdir()
@@ -72,7 +72,7 @@ def gateways(kafka: Cluster, tmp_path: Path) -> Iterator[dict[str, tuple[Gateway
                 "gw-1:19090": first.bootstrap,
                 "gw-2:19090": made["gw-2"].bootstrap,
                 "sluice:19090": first.bootstrap,
-                "sluice:19080": first.pages,
+                "localhost:19080": gateway.pages,
                 **{f"kafka{node}:9092": "{}:{}".format(*kafka.address(node, SASL)) for node in NODES},
                 **{f"bind :{19100 + node}": f"bind {HOST}:{gateway.first_broker + node}" for node in NODES},
                 "bind :19090": f"bind {gateway.bootstrap}",
