@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from packaging.version import Version
 
 from release.build import LOCKS, NOTES, SUMS, ReleaseError, build
 from release.check import PAGE, first_minute
@@ -222,18 +223,31 @@ def test_snapshot_has_the_commit_in_its_version(changed: Path, tmp_path: Path) -
 
 def test_every_place_that_has_the_version_has_this_one() -> None:
     """pyproject.toml has it; an image gets it as an argument, and documents write VERSION."""
-    chart = ROOT / "deploy" / "helm" / "sluice" / "Chart.yaml"
-    if chart.exists():
-        content = yaml.safe_load(chart.read_text())
-        assert (str(content["version"]), str(content["appVersion"])) == (VERSION, VERSION)
+    chart = yaml.safe_load((ROOT / "deploy" / "helm" / "sluice" / "Chart.yaml").read_text())
+    assert (str(chart["version"]), str(chart["appVersion"])) == (VERSION, VERSION)
+    for path in (ROOT / "docker").glob("kubernetes-*.yaml"):
+        labels = re.findall(r'app\.kubernetes\.io/version: "?([\w.]+)', path.read_text())
+        assert set(labels) == {VERSION}, path.name
     documents = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    named = {
-        version for path in documents for version in re.findall(r"kafka_sluice-(\d[\w.]*)-", path.read_text())
-    }
-    assert named <= {VERSION}
+    written = [
+        one
+        for path in documents
+        for one in re.findall(r"kafka_sluice-([\w.]+?)(?:-|\.tar)", path.read_text())
+    ]
+    assert written
+    assert set(written) <= {"VERSION", VERSION}
 
 
-def test_changelog_has_no_release_above_the_version() -> None:
-    headings = re.findall(r"^## (\d[\w.]*)", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+def releases(changelog: str) -> list[Version]:
+    """The versions of the headings, newest first."""
+    return [Version(one) for one in re.findall(r"^## (\d\S*)", changelog, flags=re.MULTILINE)]
 
-    assert not headings or headings[0] == VERSION or headings[0].split(".") < VERSION.split(".")
+
+def test_releases_of_the_changelog_are_in_order_and_none_is_above_the_version(repository: Path) -> None:
+    """That of the repository has the version's own section at least, also before the first release."""
+    assert releases("## 0.10.0 (b)\n## 0.9.1 (a)\n") == [Version("0.10.0"), Version("0.9.1")]
+    cut = releases((repository / "CHANGELOG.md").read_text())
+    assert cut[0] == Version(VERSION)
+    for found in (cut, releases((ROOT / "CHANGELOG.md").read_text())):
+        assert found == sorted(set(found), reverse=True)
+        assert all(one <= Version(VERSION) for one in found)
