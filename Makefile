@@ -23,7 +23,7 @@ setup: $(VENV)/.stamp ## A virtual environment in .venv with everything that is 
 
 $(VENV)/.stamp: requirements/dev.txt requirements/run.txt pyproject.toml
 	@if [ -z "$(PYTHON)" ]; then \
-	  echo "Python 3.11 or newer (with venv) is not on the PATH: install it, or name it: make PYTHON=/path/to/python" >&2; exit 1; fi
+	  echo "Python 3.11, 3.12 or 3.13 (with venv) is not on the PATH: install it, or name it: make PYTHON=/path/to/python" >&2; exit 1; fi
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
@@ -267,7 +267,7 @@ accuracy: jars ## How well quotas are kept, beside Kafka's own
 FUZZ := build/fuzz-venv
 
 $(FUZZ)/.stamp: requirements/fuzz.txt
-	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11 or newer (with venv) is not on the PATH" >&2; exit 1; fi
+	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11, 3.12 or 3.13 (with venv) is not on the PATH" >&2; exit 1; fi
 	$(PYTHON) -m venv $(FUZZ)
 	$(FUZZ)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/fuzz.txt
 	touch $@
@@ -280,7 +280,7 @@ fuzz: $(FUZZ)/.stamp ## Every reader of foreign bytes under Atheris, 20 s each; 
 RELEASE := build/release-venv
 
 $(RELEASE)/.stamp: requirements/release.txt
-	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11 or newer (with venv) is not on the PATH" >&2; exit 1; fi
+	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11, 3.12 or 3.13 (with venv) is not on the PATH" >&2; exit 1; fi
 	$(PYTHON) -m venv --clear $(RELEASE)
 	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/release.txt
 	touch $@
