@@ -328,6 +328,11 @@ async def test_several_requests_and_a_large_response_pass_through_tls(papers: Ad
         writer.close()
 
 
+def descriptors() -> int:
+    """Count the open descriptors of this process, both ends of each connection among them."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
 async def test_response_that_is_not_taken_ends_the_connection(
     papers: AdminPapers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -338,7 +343,10 @@ async def test_response_that_is_not_taken_ends_the_connection(
         reader, writer = await connected(one, papers.context())
         writer.write(b"GET /large HTTP/1.1\r\n\r\n" * 4)
         writer.transport.pause_reading()  # type: ignore[attr-defined]  # it is of both directions
+        await asyncio.sleep(0.1)
+        before = descriptors()
         await asyncio.sleep(0.6)
+        assert descriptors() < before, "the port's end waits for no client"
         writer.transport.resume_reading()  # type: ignore[attr-defined]
         said = b""
         with suppress(ConnectionError, ssl.SSLError):  # closed amid a response

@@ -152,6 +152,15 @@ def test_file_that_cannot_be_used_is_said_before_anything_is_asked(
     assert problem in sluice.err
 
 
+def test_token_does_not_go_through_a_proxy_of_the_environment(
+    sluice: Sluice, member: ScriptedMember, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, f"http://{HOST}:1")  # where nothing listens
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert sluice("fleet", "--admin", member.admin, *files.all)
+
+
 def test_redirect_is_not_followed_with_the_token(
     sluice: Sluice, member: ScriptedMember, files: Files
 ) -> None:
