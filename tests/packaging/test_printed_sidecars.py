@@ -97,7 +97,8 @@ def write_through(brokers: Cluster, row: Ports, shells: list[PrintedShell]) -> N
         row.bootstrap, f"sidecars-{row.first}", [b"x"] * 6, partitions=6, settings={"client.id": "writer"}
     )
     for node, shell in zip(NODES, shells, strict=True):
-        assert shell.run(f"curl --fail --silent {HOST}:{row.pages(node)}/readyz") == "ready\n"
+        retry = "--retry 30 --retry-delay 1"  # a member is ready when it has its first shares, 15 s after its start
+        assert shell.run(f"curl --fail --silent {retry} {HOST}:{row.pages(node)}/readyz") == "ready\n"
         assert "writer" in shell.run(f"curl --fail --silent {HOST}:{row.pages(node)}/clients")
 
 

@@ -184,7 +184,7 @@ def test_every_manifest_is_kept_up_to_date() -> None:
         if place != "/"
     }
     # What is made or brought has manifests of its own.
-    foreign = ("build", ".venv", "node_modules", "tests/cluster/libs")
+    foreign = ("build", ".cache", ".venv", "node_modules", "tests/cluster/libs")
     manifests = {
         (ecosystem, os.path.relpath(path.parent, ROOT))
         for pattern, ecosystem in _MANIFESTS.items()
