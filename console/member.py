@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -225,30 +226,26 @@ class Member:
 
     async def _get_with_token(self, look: Look[Any]) -> tuple[int, bytes]:
         """Send the request; once more if the token was refused, and its file has another one by now."""
-        url = self.admin + look.path
-        sent = self._access.headers(url, given=self.given)
-        code, body = await self._get_again(look)
+        sent = self._access.headers(self.admin, given=self.given)
+        code, body = await self._get_again(look, sent)
         if code == HTTPStatus.UNAUTHORIZED:
             await asyncio.to_thread(self._access.renew)
-            if (
-                self._access.headers(url, given=self.given) != sent
-            ):  # also where another member has read it anew
-                code, body = await self._get_again(look)
+            headers = self._access.headers(self.admin, given=self.given)
+            if headers != sent:  # also where another member's request has had it read again
+                code, body = await self._get_again(look, headers)
         return code, body
 
-    async def _get_again(self, look: Look[Any]) -> tuple[int, bytes]:
+    async def _get_again(self, look: Look[Any], headers: Mapping[str, str]) -> tuple[int, bytes]:
         """Send the request; once more if the connection, kept since the last request, has been closed."""
         try:
-            return await self._get(look)
+            return await self._get(look, headers)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-            return await self._get(look)
+            return await self._get(look, headers)
 
-    async def _get(self, look: Look[Any]) -> tuple[int, bytes]:
+    async def _get(self, look: Look[Any], headers: Mapping[str, str]) -> tuple[int, bytes]:
         """Return the status code and the body, of at most `look.bytes_max` bytes."""
         body = bytearray()
-        url = self.admin + look.path
-        headers = self._access.headers(url, given=self.given)
-        async with self._client.stream("GET", url, headers=headers) as response:
+        async with self._client.stream("GET", self.admin + look.path, headers=headers) as response:
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise MemberError("it compresses its response, which was not asked for")
             async for portion in response.aiter_raw():

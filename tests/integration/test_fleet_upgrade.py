@@ -3,16 +3,15 @@
 The same for longer, with each client family, the bound of every second and latencies: `make fleet ARGS=upgrade`.
 """
 
-import os
 import time
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.cluster import Cluster, MissingPrerequisiteError
+from tests.cluster import Cluster
 from tests.conftest import CreateTopic
-from tests.support.gateways import haproxy
+from tests.support.gateways import available_haproxy
 from tests.support.load import Load
 from tests.support.numbered import NumberedProducer, lost
 from tests.support.pods import Lifecycle, Pods
@@ -31,12 +30,7 @@ STEADY_SECONDS: Final = 60.0
 def test_rolling_upgrade_of_a_fleet_loses_and_doubles_nothing_and_keeps_the_quota(
     kafka: Cluster, create_topic: CreateTopic, tmp_path: Path
 ) -> None:
-    try:
-        haproxy()
-    except MissingPrerequisiteError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
+    available_haproxy()
     numbered, hot = create_topic(partitions=3, replication=3), create_topic(partitions=3)
     with (
         Pods(kafka.bootstrap(), tmp_path, f"__fleet-{tmp_path.name}", (ROOT, ROOT), life=LIFE) as pods,

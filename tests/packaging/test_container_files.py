@@ -6,7 +6,6 @@ the ports that the other expects. Those for Kubernetes are rendered from the Hel
 
 import base64
 import fnmatch
-import os
 import re
 import sys
 import tomllib
@@ -17,8 +16,8 @@ import pytest
 import yaml
 
 from release.images import DEFAULT, TARGETS, tags
-from tests.bench.lanes import HAPROXY_HINT, find_haproxy
 from tests.packaging.conftest import ROOT, bare_environment, run
+from tests.support.gateways import available_haproxy
 
 _DOCKER: Final = ROOT / "docker"
 _COMPOSE: Final = ("compose.yaml", "compose.sidecar.yaml", "compose.fleet.yaml")
@@ -156,14 +155,8 @@ def test_gateway_configuration_is_right_and_its_ports_are_published() -> None:
 
 
 def test_haproxy_finds_its_configuration_right() -> None:
-    haproxy = find_haproxy()
-    if haproxy is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail(HAPROXY_HINT, pytrace=False)
-        pytest.skip(HAPROXY_HINT)
-
     # Names of containers are not known here, which is a warning: it would ask for them again (init-addr none).
-    run(haproxy, "-c", "-f", _DOCKER / "haproxy" / "haproxy.cfg", cwd=ROOT)
+    run(available_haproxy(), "-c", "-f", _DOCKER / "haproxy" / "haproxy.cfg", cwd=ROOT)
 
 
 def test_haproxy_stands_before_both_gateways_on_all_ports_that_they_advertise() -> None:
