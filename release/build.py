@@ -23,7 +23,7 @@ import sys
 import tarfile
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -204,19 +204,27 @@ def _git(root: Path, *arguments: str) -> str:
         raise ReleaseError(f"a release is made from a git checkout: {problem.strip()}") from error
 
 
-def _run(command: list[str], environment: dict[str, str]) -> None:
-    # Nothing of the caller's own gets in: no option of ours, no flag for the compiler.
-    kept = ("PATH", "HOME", "LANG", "TMPDIR")
-    done = subprocess.run(
-        command,
-        cwd=tempfile.gettempdir(),
-        env={**{name: os.environ[name] for name in kept if name in os.environ}, **environment},
+def finished(
+    words: Sequence[str | Path], directory: Path, environment: Mapping[str, str], seconds_max: float
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end, with this environment alone and no input; its `stdout` has both outputs."""
+    return subprocess.run(
+        [str(word) for word in words],
+        cwd=directory,
+        env=dict(environment),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=_BUILD_SECONDS_MAX,
+        timeout=seconds_max,
         check=False,
     )
+
+
+def _run(command: list[str], environment: dict[str, str]) -> None:
+    # Nothing of the caller's own gets in: no option of ours, no flag for the compiler.
+    kept = ("PATH", "HOME", "LANG", "TMPDIR")
+    bare = {**{name: os.environ[name] for name in kept if name in os.environ}, **environment}
+    done = finished(command, Path(tempfile.gettempdir()), bare, _BUILD_SECONDS_MAX)
     if done.returncode != 0:
         raise ReleaseError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from packaging.utils import parse_wheel_filename
 
-from release.build import ReleaseError
+from release.build import ReleaseError, finished
 from tests.cluster import HOST, Cluster, ClusterOptions, free_ports, tools
 from tests.support.numbered import write_all
 from tests.support.printed import PrintedShell, commands, fenced, section
@@ -166,17 +166,7 @@ def command(
         for name, value in os.environ.items()
         if not name.startswith(("PYTHON", "SLUICE_", "VIRTUAL_ENV"))
     }
-    done = subprocess.run(
-        [str(word) for word in words],
-        cwd=directory,
-        env={**bare, **(environment or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_STEP_SECONDS_MAX,
-        check=False,
-    )
+    done = finished(words, directory, {**bare, **(environment or {})}, _STEP_SECONDS_MAX)
     if done.returncode != 0:
         said = done.stdout.strip()[-2000:]
         raise ReleaseError(f"{' '.join(map(str, words))} ended with {done.returncode}: {said}")
