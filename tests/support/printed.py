@@ -152,10 +152,14 @@ class PrintedShell:
         """
         line = ["bash", "-eu", "-o", "pipefail", "-c", self.here(command)]
         if _SERVE.search(command):
+            before = self._log.stat().st_size if self._log.exists() else 0  # one that served earlier said so too
             child = processes.start(line, log=self._log, cwd=self.directory, env=self.environment)
             self._serving.append(child)
             until(
-                lambda: "serving" in self.log() or child.poll() is not None, self.log, _READY_SECONDS_MAX, 0.1
+                lambda: b" serving " in self._log.read_bytes()[before:] or child.poll() is not None,
+                self.log,
+                _READY_SECONDS_MAX,
+                0.1,
             )
             assert child.poll() is None, f"sluice serve ended by itself\n{self.log()}"
             return ""
