@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from quotas.definitions.classes import Capacity, Terms
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity, canonical, code, entity_of
 from quotas.definitions.kinds import (
     CLIENT_KEYS,
@@ -136,6 +137,7 @@ class Definitions:
         """
         self._digest: Digest | None = None
         self.static = static or StaticQuotas()
+        self.capacities: dict[str, Capacity] = {}
         self.changed: Callable[[str], object] | None = None
         self._codes: dict[str, None] = {}  # in the order of definition
         self._users: dict[str, int] = {}  # how many entities name each
@@ -283,6 +285,21 @@ class Definitions:
         if found is None and rates:
             found = rates.get(_DEFAULT_CLIENT)
         return (self._defaults.get(key) if found is None else found), own
+
+    def capacity(self, key: str) -> Capacity | None:
+        """Return the capacity for this quota key, producer_byte_rate or consumer_byte_rate; None if none is stated."""
+        return self.capacities.get(key)
+
+    def terms(self, key: str, bucket: BucketKey) -> Terms:
+        """Return the terms of the class whose requests count against this bucket.
+
+        Without an entry the class has no promised rate, and may borrow the whole capacity.
+        """
+        limit, _ = self.limit(key, bucket.user or "", bucket.client_id or "")
+        capacity = self.capacity(key)
+        if limit is None:
+            return Terms(0.0, 0.0 if capacity is None else capacity.rate)
+        return Terms(limit, limit)
 
     def connection_rate(self, ip: str) -> float | None:
         """Return the connections per second that an IP address (canonical, see `ip_name`) may create; None: unlimited.

@@ -115,7 +115,8 @@ def canonical(entity: Entity) -> Entity:
 class BucketKey(NamedTuple):
     """The key of the bucket that a request counts against: user and client id of the entity whose quota applies.
 
-    None: the entity does not name this part, so all users, or all client ids, share the bucket.
+    None: the entity does not name this part, so all users, or all client ids, share the bucket. A group's budget that
+    its members share has the group alone.
 
     The empty client id is a name of its own ("" and not `None`), so that all clients without an id share one bucket
     (KIP-13); Kafka's tags cannot distinguish the two (KAFKA-13341).
@@ -123,3 +124,4 @@ class BucketKey(NamedTuple):
 
     user: str | None
     client_id: str | None
+    group: str | None = None

@@ -1,0 +1,38 @@
+"""Capacities, and the terms on which a class of clients uses one: a promised rate, a ceiling, a weight.
+
+The words are those of Linux's HTB: a *class* always gets its rate, may borrow up to its ceiling what others leave of
+the capacity, and gets of that a part by its weight. A class is the bucket of a quota entity (`BucketKey`).
+"""
+
+from typing import Final, NamedTuple
+
+# The part of a capacity that clients without a promised rate get even when nothing is left: a schedule needs a rate.
+UNPROMISED_PART: Final = 1 / 1000
+
+
+class Terms(NamedTuple):
+    """What one class may use of a capacity, in one direction.
+
+    Args:
+        rate: the promised rate in bytes/s, which it gets at any time; 0: none is promised.
+        ceiling: the rate in bytes/s up to which it may borrow; the rate itself: it borrows nothing.
+        weight: its part of what is left, in proportion to the weights of the others.
+        exempt: whether its bytes are counted and never delayed.
+    """
+
+    rate: float
+    ceiling: float
+    weight: float = 1.0
+    exempt: bool = False
+
+
+class Capacity(NamedTuple):
+    """The bytes/s that brokers take from clients, or give to them.
+
+    Args:
+        rate: bytes/s.
+        cluster: whether it is that of all brokers together; else that of each broker.
+    """
+
+    rate: float
+    cluster: bool
