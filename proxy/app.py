@@ -347,6 +347,7 @@ class App:
         if self._unguarded is not None:
             run_forever("unguarded", self._unguarded.run)
         self.relay.start()
+        self._lend()
         if self._mirror is not None:
             run_forever("quota_mirror", self._mirror.run)
         if self._topic is not None:
@@ -386,6 +387,7 @@ class App:
     def apply(self, config: Config, definitions: Definitions) -> None:
         """Apply a reloaded configuration and quotas, and decide again on all waiting requests."""
         self.relay.apply(config, definitions)
+        self._lend()
         if self._replication_source is not None:
             self._replication_source.configure(config.replication)
         if self._fleet is not None:
@@ -456,6 +458,16 @@ class App:
         from proxy.process.shares import join
 
         return join(self._config, self.relay, self._access, self._certificates.between_members)
+
+    def _lend(self) -> None:
+        """Begin to lend what capacities leave, as soon as one is stated; others do it for a worker or a member."""
+        lends = (
+            self._workers is None and self._fleet is None and bool(self.relay.engine.definitions.capacities)
+        )
+        if lends and self.relay.capacities is None:
+            from proxy.process.shares import OwnShares
+
+            self._supervisor.run_forever("loans", OwnShares(self.relay, now_ms()).run)
 
     def _make_workers(self, workers: int, definitions: Definitions, moves: OngoingMoves | None) -> "Workers":
         """Create the workers, which are not started yet."""

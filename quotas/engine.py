@@ -21,6 +21,7 @@ from dataclasses import replace
 from sys import getsizeof
 from typing import Final
 
+from quotas.definitions.classes import promised
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.kinds import BY_KEY, CLIENT_KEYS, FETCH, MUTATION, PRODUCE, REQUEST, TOPIC
 from quotas.limiters.limiter import Budgets, Limiter, LimiterKey
@@ -105,6 +106,18 @@ class Engine:
         """
         assert not self._limiters, "a limiter that is in use has its whole quota"
         self.budgets = budgets
+
+    def lend(self, budgets: Budgets) -> None:
+        """Make classes of capacities borrow (`quotas.sharing.capacities`), where every quota is this process's own."""
+        self.budgets = budgets
+        self.version = object()
+
+    def capacity(self, limiter_key: LimiterKey) -> float:
+        """Return the capacity in bytes/s that the class of a limiter shares; 0 if none is stated."""
+        if self.options.policy != "schedule":
+            return 0.0
+        found = self.definitions.capacity(limiter_key[0])
+        return 0.0 if found is None else found.rate
 
     def refresh(self, lease_until_ms: int | None) -> None:
         """Make every limiter read its share again before its next use, and once more when the lease ends.
@@ -205,11 +218,16 @@ class Engine:
         Called by the client's `Throttle`; the limiter is created or updated if necessary.
         """
         limit, bucket = self.definitions.limit(key, user, client_id)
-        if limit is None:
+        rate, exempt = limit, False
+        capacity = self.definitions.capacity(key) if self.budgets is not None else None
+        if capacity is not None and self.options.policy == "schedule":
+            terms = self.definitions.terms(key, bucket)
+            rate, exempt = promised(terms, capacity), terms.exempt
+        if rate is None:
             return None, None
         limiter_key = (key, bucket, broker)
         limiter = self._limiters.get(limiter_key)
-        found = limiter_in_force(limiter, limit, self, limiter_key, now_ms)
+        found = limiter_in_force(limiter, rate, self, limiter_key, now_ms, exempt=exempt)
         if found is not limiter:
             self._limiters[limiter_key] = found
         return limit, found

@@ -28,6 +28,7 @@ from proxy.system.clock import now_ms
 from proxy.system.errors import StartError
 from proxy.system.hosts import PLAINTEXT, FleetContexts
 from proxy.system.logs import event
+from quotas.sharing.capacities import Capacities
 from quotas.sharing.lease_values import DEFAULT_KEY, LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
@@ -70,6 +71,7 @@ class Fleet:
         leasing: applies grants to the quotas of this process and its workers, and makes the reports.
         facts: returns the settings and addresses that members compare (`facts`).
         access: the access to the group's cluster; None if the configuration names the holder.
+        capacities: divides the capacities among classes while this member is the holder.
         tls: the TLS contexts between members.
 
     Attributes:
@@ -83,6 +85,7 @@ class Fleet:
         leasing: Leasing,
         facts: Callable[[], Facts],
         access: "Access | None",
+        capacities: Capacities,
         tls: FleetContexts = PLAINTEXT,
         now_ms: Callable[[], int] = now_ms,
     ) -> None:
@@ -94,6 +97,7 @@ class Fleet:
         self._begun_ms = now_ms()
         self._figures = figures = FleetFigures()
         self._access = access
+        self._capacities = capacities
         self._elected: Elected | None = None
         self._bind_problem = ""
         self._bound: Address | None = None
@@ -217,6 +221,7 @@ class Fleet:
             access,
             self._port,
             lambda: self._lessee.terms,
+            self._capacities,
             self._now_ms,
             self._figures,
             self.tell,
@@ -263,4 +268,6 @@ class Fleet:
 
     def _lead(self) -> None:
         at_ms = self._now_ms()
-        self._port.lead(Lessor(self._lessee.terms, self._lessee.name.run, lambda _: 1.0, at_ms, LEASE_MS))
+        self._port.lead(
+            Lessor(self._lessee.terms, self._lessee.name.run, self._capacities.begin(), at_ms, LEASE_MS)
+        )

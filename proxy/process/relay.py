@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from time import monotonic_ns, process_time_ns
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.capture import start as start_capture
 from proxy.channel import ChannelSettings, OngoingMoves, OwnNames, own_names
@@ -27,6 +27,9 @@ from proxy.system.supervisor import Supervisor
 from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
 from quotas.replication.replication_quotas import ReplicationQuotas
+
+if TYPE_CHECKING:
+    from quotas.sharing.capacities import Capacities
 
 AGAIN_MS: Final = 600_000
 KNOWN_MAX: Final = 256
@@ -104,6 +107,7 @@ class Relay:
         self._certificates = certificates
         self.stats = stats
         self.engine = Engine(engine_options(config), definitions)
+        self.capacities: Capacities | None = None  # while classes may borrow (`shares`)
         self.shared = Shared(loop, self.engine, config.limits, stats)
         self.shared.broker_tls = certificates.brokers
         self.shared.ask = ask

@@ -36,3 +36,12 @@ class Capacity(NamedTuple):
 
     rate: float
     cluster: bool
+
+
+def promised(terms: Terms, capacity: Capacity) -> float:
+    """Return the rate in bytes/s that a class has at any time.
+
+    >>> promised(Terms(0, 8e6), Capacity(8e6, cluster=False)), promised(Terms(2e6, 8e6), Capacity(8e6, cluster=False))
+    (8000.0, 2000000.0)
+    """
+    return terms.rate or capacity.rate * UNPROMISED_PART

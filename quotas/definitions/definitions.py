@@ -125,6 +125,7 @@ class Definitions:
 
     Attributes:
         changed: called in the owner's thread with the code of each entity whose limits were set; None: not called.
+        revision: a number that grows with every change.
     """
 
     def __init__(
@@ -136,6 +137,7 @@ class Definitions:
             DefinitionError: an invalid entity or value.
         """
         self._digest: Digest | None = None
+        self.revision = 0
         self.static = static or StaticQuotas()
         self.capacities: dict[str, Capacity] = {}
         self.changed: Callable[[str], object] | None = None
@@ -163,6 +165,7 @@ class Definitions:
     def static(self, static: StaticQuotas) -> None:
         self._defaults, self._overrides = _check_static(static)
         self._static = static
+        self.revision += 1
         self._digest_static()
 
     @property
@@ -212,6 +215,7 @@ class Definitions:
                 rates[text] = float(values[key])
             else:
                 rates.pop(text, None)
+        self.revision += 1
         known = text in self._codes
         if values and not known:
             self._codes[text] = None

@@ -72,6 +72,17 @@ class Lendable(Protocol):
         """Return the amount used so far, in the limit's unit."""
 
 
+class Borrowing(Lendable, Protocol):
+    """A limiter of a class that shares a capacity: its rate is its share of the limit, and what is lent to it."""
+
+    @property
+    def rate(self) -> float:
+        """The rate now, in bytes/s."""
+
+    def lend(self, share: float, now_ms: int, loan: float = 0.0) -> None:
+        """Set the share of the limit, and the loan in bytes/s; credit and debt stay the same."""
+
+
 class Budgets(Protocol):
     """Sets each limiter's share of its limit, and counts those that wait for more (`quotas.sharing.budgets`)."""
 

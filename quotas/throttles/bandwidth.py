@@ -10,6 +10,7 @@ from typing import Protocol
 
 from quotas.definitions.kinds import Kind
 from quotas.limiters.announced import ARRIVAL_MS
+from quotas.limiters.exempt import ExemptLimiter
 from quotas.limiters.kip13 import SampledLimiter
 from quotas.limiters.limiter import ADMITTED, Decision, Flow, Limiter, LimiterKey, ThrottleSource
 from quotas.limiters.schedule import ScheduledLimiter
@@ -299,7 +300,13 @@ def _count_told(flow: Flow, now_ms: int) -> None:
 
 
 def limiter_in_force(
-    limiter: Limiter | None, limit: float, rules: ThrottleSource, limiter_key: LimiterKey, now_ms: int
+    limiter: Limiter | None,
+    limit: float,
+    rules: ThrottleSource,
+    limiter_key: LimiterKey,
+    now_ms: int,
+    *,
+    exempt: bool = False,
 ) -> Limiter:
     """Return a limiter with the current limit and options: the given one, or a new one of the policy in force.
 
@@ -307,9 +314,11 @@ def limiter_in_force(
         limiter: the present limiter; None if there is none yet.
         rules: the options and shares in force.
         limiter_key: what it limits: the clients that share a quota, or a topic.
+        exempt: whether it only counts, for a class of a capacity that is never delayed.
     """
     options, budgets = rules.options, rules.budgets
-    kind = SampledLimiter if options.policy == "kip13" else ScheduledLimiter
+    kind: type[SampledLimiter | ScheduledLimiter]
+    kind = SampledLimiter if options.policy == "kip13" else ExemptLimiter if exempt else ScheduledLimiter
     if limiter is None or type(limiter) is not kind:
         before = limiter
         limiter = kind(limit, options, now_ms)

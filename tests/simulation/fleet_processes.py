@@ -315,6 +315,10 @@ class Worker(Process):
     def refresh(self, lease_until_ms: int | None) -> None:
         """Shares are looked at before each use."""
 
+    def capacity(self, limiter_key: LimiterKey) -> float:
+        """There is none."""
+        return 0.0
+
     def tick(self) -> None:
         """Report to the member, whose response comes with its next tick."""
         if not self.alive:
