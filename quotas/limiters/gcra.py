@@ -6,8 +6,9 @@ time t, at most burst + rate * t bytes and one request pass.
 
 The rate is the process's share of the limit: all of it, or less if several processes share the limit
 (`quotas.sharing`); and what is lent to it of a capacity (`quotas.sharing.capacities`). A change of the limit keeps the
-debt in bytes; the burst becomes that of the new limit. A change of the share keeps credit and debt in bytes: a higher share adds no
-burst, a lower one clips it. So moving shares between processes, which add up to at most 1, creates no credit.
+debt in bytes; the burst becomes that of the new limit. A change of the share keeps credit and debt in bytes: a higher
+share adds no burst, a lower one clips it. So moving shares between processes, which add up to at most 1, creates no
+credit.
 """
 
 from collections.abc import Iterable
