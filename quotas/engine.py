@@ -218,16 +218,16 @@ class Engine:
         Called by the client's `Throttle`; the limiter is created or updated if necessary.
         """
         limit, bucket = self.definitions.limit(key, user, client_id)
-        rate, exempt = limit, False
+        rate, terms = limit, None
         capacity = self.definitions.capacity(key) if self.budgets is not None else None
         if capacity is not None and self.options.policy == "schedule":
             terms = self.definitions.terms(key, bucket)
-            rate, exempt = promised(terms, capacity), terms.exempt
+            rate = promised(terms, capacity)
         if rate is None:
             return None, None
         limiter_key = (key, bucket, broker)
         limiter = self._limiters.get(limiter_key)
-        found = limiter_in_force(limiter, rate, self, limiter_key, now_ms, exempt=exempt)
+        found = limiter_in_force(limiter, rate, self, limiter_key, now_ms, terms=terms)
         if found is not limiter:
             self._limiters[limiter_key] = found
         return limit, found

@@ -8,6 +8,9 @@ from typing import Final, NamedTuple
 
 # The part of a capacity that clients without a promised rate get even when nothing is left: a schedule needs a rate.
 UNPROMISED_PART: Final = 1 / 1000
+# An idle class may send so many seconds of its rate at once, at most: it still counts as one with a demand for about so
+# long, and what it leaves after that is lent to others.
+SHARED_BURST_SECONDS: Final = 0.4
 
 
 class Terms(NamedTuple):

@@ -6,8 +6,10 @@ when definitions or options have changed, and delegates to the limiter of the po
 The arithmetic is in the limiters; holds and mutes are carried out by the channel.
 """
 
+from dataclasses import replace
 from typing import Protocol
 
+from quotas.definitions.classes import SHARED_BURST_SECONDS, Terms
 from quotas.definitions.kinds import Kind
 from quotas.limiters.announced import ARRIVAL_MS
 from quotas.limiters.exempt import ExemptLimiter
@@ -306,7 +308,7 @@ def limiter_in_force(
     limiter_key: LimiterKey,
     now_ms: int,
     *,
-    exempt: bool = False,
+    terms: Terms | None = None,
 ) -> Limiter:
     """Return a limiter with the current limit and options: the given one, or a new one of the policy in force.
 
@@ -314,11 +316,14 @@ def limiter_in_force(
         limiter: the present limiter; None if there is none yet.
         rules: the options and shares in force.
         limiter_key: what it limits: the clients that share a quota, or a topic.
-        exempt: whether it only counts, for a class of a capacity that is never delayed.
+        terms: those of the class that it limits, if that shares a capacity.
     """
     options, budgets = rules.options, rules.budgets
+    exempt = terms is not None and terms.exempt
     kind: type[SampledLimiter | ScheduledLimiter]
     kind = SampledLimiter if options.policy == "kip13" else ExemptLimiter if exempt else ScheduledLimiter
+    if terms is not None:
+        options = replace(options, burst_seconds=min(options.burst_seconds, SHARED_BURST_SECONDS))
     if limiter is None or type(limiter) is not kind:
         before = limiter
         limiter = kind(limit, options, now_ms)
