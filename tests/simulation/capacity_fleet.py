@@ -10,23 +10,22 @@ from math import exp, log
 from random import Random
 from typing import Final, NamedTuple
 
-from quotas.definitions.classes import Terms
+from quotas.definitions.classes import SHARED_BURST_SECONDS, Terms
 from quotas.definitions.entities import BucketKey
 from quotas.engine import Engine
 from quotas.limiters.limiter import ALL_BROKERS, Flow
 from quotas.options import EngineOptions
 from quotas.sharing.budgets import Budgets, budget_key
 from quotas.sharing.capacities import Capacities
-from quotas.sharing.lease_values import LOAN_MS, Grants, Report, loan_key
+from quotas.sharing.lease_values import Grants, Report, loan_key
 from quotas.throttles.bandwidth import Throttle
-from tests.simulation.capacity_world import KEY, Stated
+from tests.simulation.capacity_world import KEY, stated
 from tests.simulation.fleet_faults import ALL_FAULTS, SHORT_MS, Faults
 from tests.simulation.fleet_processes import MemberProcess, Worker
 from tests.simulation.fleet_world import MEMBERS_MAX, World
 
 WINDOW_MS: Final = 10_000
-BURST_SECONDS: Final = 1.0
-_OPTIONS: Final = EngineOptions(policy="schedule", scope="cluster", burst_seconds=BURST_SECONDS)
+_OPTIONS: Final = EngineOptions(policy="schedule", scope="cluster")
 _CONNECTIONS_MAX: Final = 3  # of a class at each worker
 _CHANGES: Final = 0.02  # of what a class wants, in each 100 ms
 _ROUNDING: Final = 1e-6
@@ -50,7 +49,7 @@ def draw_case(draw: Random) -> Case:
     for index, weight in enumerate(weights):
         name = f"class-{index}"
         own = 0 if draw.random() < 0.15 else round(min(rate, rate * promised * weight / sum(weights)))
-        ceiling = draw.choice((own or rate, rate, own + (rate - own) * draw.random()))
+        ceiling = draw.choice((own or rate, rate, round(own + (rate - own) * draw.random())))
         terms[name] = Terms(own, ceiling, draw.choice((0.5, 1.0, 1.0, 2.0, 5.0)), draw.random() < 0.05)
         sizes[name] = int(min(1_000_000, max(1000, rate / 200 * exp(draw.random() * log(25)))))
     return Case(rate, terms, sizes)
@@ -149,7 +148,7 @@ class CapacityFleet(World):
     def __init__(self, seed: int, faults: Faults) -> None:
         draw = Random(f"capacity {seed}")
         self.case = draw_case(draw)
-        self.definitions = Stated(self.case.rate, self.case.terms)
+        self.definitions = stated(self.case.rate, self.case.terms)
         self.wanted: dict[str, float | None] = {
             name: 0.3 * self.case.rate if terms.exempt else None for name, terms in self.case.terms.items()
         }
@@ -157,7 +156,7 @@ class CapacityFleet(World):
         self.totals = dict.fromkeys(self.case.terms, 0)
         self._requests: deque[tuple[int, int]] = deque()
         self._in_window = 0
-        self._limiters: set[tuple[str, Worker]] = set()
+        self._limiters: dict[tuple[str, Worker], int] = {}  # and when a request of each last passed
         members, workers = draw.randint(1, MEMBERS_MAX), draw.randint(1, 3)
         self.connections = max(1.0, members * workers * _CONNECTIONS_MAX / 2)
         super().__init__(seed, members, workers, faults, SHORT_MS)
@@ -180,19 +179,19 @@ class CapacityFleet(World):
         if not size:
             return
         self.totals[name] += size
-        self._limiters.add((name, worker))
+        self._limiters[name, worker] = self.now_ms
         self._requests.append((self.now_ms, size))
         self._in_window += size
         while self._requests[0][0] <= self.now_ms - WINDOW_MS:
             self._in_window -= self._requests.popleft()[1]
-        self.largest = max(self.largest, self._in_window / self.bound)
+        if self._in_window > self.largest * self.case.rate * WINDOW_MS / 1000:
+            self.largest = max(self.largest, self._in_window / self.bound())
 
-    @property
     def bound(self) -> float:
-        """The most bytes that may pass in 10 s: 1.02 of the capacity, one burst, and one request of each limiter."""
-        rate = self.case.rate
-        requests = sum(self.case.sizes[name] for name, _ in self._limiters)
-        return 1.02 * rate * WINDOW_MS / 1000 + rate * BURST_SECONDS + requests
+        """Return the most bytes that may pass in 10 s: 1.02 of the capacity, a burst, one request of each limiter."""
+        rate, begin_ms = self.case.rate, self.now_ms - WINDOW_MS
+        requests = sum(self.case.sizes[name] for (name, _), ms in self._limiters.items() if ms > begin_ms)
+        return 1.02 * rate * WINDOW_MS / 1000 + rate * SHARED_BURST_SECONDS + requests
 
     def check(self) -> None:
         """Compare what may be used with the bounds."""
@@ -202,6 +201,7 @@ class CapacityFleet(World):
             if worker.running:
                 loans += sum(worker.lessee.share(key, worker.now_ms) for key in self.loans)
         self.lent = max(self.lent, loans)
+        assert loans <= 1 + _ROUNDING, f"{self.now_ms} ms: {loans:.4f} of the capacity are lent"
 
     def chaos(self) -> None:
         """Let things go wrong, and clients come and go."""

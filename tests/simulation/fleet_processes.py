@@ -322,7 +322,7 @@ class Worker(Process):
         """Report to the member, whose response comes with its next tick."""
         if not self.alive:
             return
-        world, now_ms = self.world, self.now_ms
+        world = self.world
         world.at(world.now_ms + TICK_MS // 2, lambda: self.run(self.tick))
         self.use()
         if self.member.alive:  # as its kernel says, stopped or not
