@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from proxy.config.options import TABLES
+from release.build import SUMS
 from tests.packaging.conftest import ROOT, bare_environment
 from tests.packaging.conftest import run as run_command
 from tests.packaging.kubernetes.manifests import (
@@ -33,7 +34,6 @@ from tests.packaging.kubernetes.manifests import (
     pod_templates,
     selects,
 )
-from release.build import SUMS
 from tests.packaging.kubernetes.package import package
 from tests.packaging.kubernetes.render import (
     BIN,

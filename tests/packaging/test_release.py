@@ -222,7 +222,7 @@ def test_snapshot_has_the_commit_in_its_version(changed: Path, tmp_path: Path) -
 
 
 def test_every_place_that_has_the_version_has_this_one() -> None:
-    """pyproject.toml has it, and `make chart` writes it; an image gets it as an argument, and documents write VERSION."""
+    """pyproject.toml has it, `make chart` writes it, an image gets it as an argument, and documents write VERSION."""
     chart = yaml.safe_load((ROOT / "deploy" / "helm" / "sluice" / "Chart.yaml").read_text())
     assert chart["appVersion"] == VERSION
     assert Version(chart["version"]) == Version(VERSION)  # as Helm writes it: 1.2.0-dev0
