@@ -90,7 +90,8 @@ def in_force(
         return InForce(rule, found.entity, found.value, found.static)
     if rule.key == MUTATION.key and mutations_rate is not None:
         return InForce(rule, None, mutations_rate, "partition_mutations_rate")
-    return None
+    capacity = definitions.capacity(rule.key)
+    return None if capacity is None else InForce(rule, None, capacity.rate, "capacity")
 
 
 def entity_text(found: InForce) -> str:

@@ -118,7 +118,7 @@ OF_WORKERS = (
     "/v1/client?client_id=a",
     "/v1/client?client_id=a&user=",
 )
-OF_CONTROL = ("/v1/status", "/v1/events", "/v1/fleet")
+OF_CONTROL = ("/v1/status", "/v1/events", "/v1/fleet", "/v1/capacities")
 
 
 def missing(sluice: SluiceProcess, path: str) -> tuple[int, list[int]]:
