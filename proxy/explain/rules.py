@@ -69,6 +69,8 @@ def in_force(
 ) -> InForce | None:
     """Return the entity and value that a rule has for a client now; None if the limit is gone.
 
+    Without a limit of its own, a client may wait for a capacity.
+
     Args:
         mutations_rate: `quotas.partition_mutations_rate`, the limit of all clients together.
     """
@@ -91,7 +93,9 @@ def in_force(
     if rule.key == MUTATION.key and mutations_rate is not None:
         return InForce(rule, None, mutations_rate, "partition_mutations_rate")
     capacity = definitions.capacity(rule.key)
-    return None if capacity is None else InForce(rule, None, capacity.rate, "capacity")
+    if capacity is None:
+        return None
+    return InForce(rule, Entity(capacity="cluster" if capacity.cluster else "broker"), capacity.rate)
 
 
 def entity_text(found: InForce) -> str:

@@ -248,8 +248,8 @@ def families(
         for state, one in nlargest(classes_max, every, key=lambda found: found[1].demand)
     ]
     for index, (name, text) in enumerate(_OF_CLASSES):
-        rows = [(labels, found[index]) for labels, found in classes]
-        yield Family(f"sluice_{name}", "gauge", text, _CLASS_LABELS, rows)
+        of_classes = [(names, found[index]) for names, found in classes]
+        yield Family(f"sluice_{name}", "gauge", text, _CLASS_LABELS, of_classes)
     text = "What this process's classes may use beyond their promised rates now, in bytes/s"
     own = [((BY_KEY[key].type,), rate) for key, rate in sorted(lent.items())]
     yield Family("sluice_borrowed_byte_rate", "gauge", text, ("type",), own)
