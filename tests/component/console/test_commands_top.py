@@ -54,19 +54,24 @@ CAPACITIES = {
     "divided_by": "gw-1",
     "capacities": [
         {
-
-                "key": "producer_byte_rate",
-                "broker": 1,
-                "value": 8e6,
-                "promised": 5e6,
-                "lent": 2e6,
-                "left": 1e6
-            ,
-            "shrunk": 1.0, "classes_total": 2, "waiting": 1,
+            "key": "producer_byte_rate",
+            "broker": 1,
+            "value": 8e6,
+            "promised": 5e6,
+            "lent": 2e6,
+            "left": 1e6,
+            "shrunk": 1.0,
+            "classes_total": 2,
+            "waiting": 1,
             "classes": [
                 {
-                    "entity": "client-id 'batch'", "rate": 3e6, "ceiling": 8e6, "has": 3e6, "lent": 2e6,
-                    "demand": 8e6, "waits": True,
+                    "entity": "client-id 'batch'",
+                    "rate": 3e6,
+                    "ceiling": 8e6,
+                    "has": 3e6,
+                    "lent": 2e6,
+                    "demand": 8e6,
+                    "waits": True,
                 },
                 {"entity": "group 'web'", "rate": 4e6, "ceiling": 4e6, "has": 2e6, "demand": 2e6},
             ],

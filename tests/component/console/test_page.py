@@ -116,8 +116,13 @@ def test_capacity_is_a_bar_with_who_has_what_of_it(watched: Watched, member: Scr
     member.documents["/v1/capacities"] = {
         "capacities": [
             {
-                "key": "producer_byte_rate", "value": 8e6, "promised": 4e6, "lent": 2e6, "left": 2e6,
-                "classes_total": 1, "waiting": 1,
+                "key": "producer_byte_rate",
+                "value": 8e6,
+                "promised": 4e6,
+                "lent": 2e6,
+                "left": 2e6,
+                "classes_total": 1,
+                "waiting": 1,
                 "classes": [
                     {"entity": "client-id '<b>a'", "has": 4e6, "lent": 2e6, "demand": 8e6, "waits": True}
                 ],
