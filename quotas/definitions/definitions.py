@@ -285,10 +285,10 @@ class Definitions:
     and `in_force` and all that traffic asks for what holds.
 
     Attributes:
+        revision: a number that grows with every change of what is in force.
         capacities: by quota key, the capacity that is stated; where both scopes are, that of each broker.
         changed: called in the owner's thread with the code of each entity whose limits in force were set; None: not
             called.
-        revision: a number that grows with every change.
     """
 
     def __init__(
@@ -386,7 +386,6 @@ class Definitions:
         if self._digest is not None:
             self._digest.replace(text, self.limits(text), values)
         given = {key: float(value) for key, value in values.items()}
-        self.revision += 1
         if values and not known:
             self._codes[text] = None
             self._count(entity, 1)
@@ -776,6 +775,19 @@ class Definitions:
         if not rates:
             return False
         return any(code(of, client_id) in rates for of in (user, DEFAULT, None))
+
+    def names_bucket(self, key: str, bucket: BucketKey) -> bool:
+        """Whether an entry is about exactly this bucket: its number is bounded, while names below a default have none.
+
+        >>> entries = {Entity(client_id=DEFAULT): {"producer_byte_rate": 9}, Entity("ann"): {"producer_byte_rate": 5}}
+        >>> found = Definitions(entries)
+        >>> [found.names_bucket("producer_byte_rate", BucketKey(*one)) for one in (("ann", None), (None, "a"))]
+        [True, False]
+        """
+        if bucket.group is not None or (bucket.user is None and (key, bucket.client_id) in self._overrides):
+            return True
+        text = code(bucket.user, bucket.client_id)
+        return any(text in values for values in self._deciding(key))
 
     def names_user(self, user: str) -> bool:
         """Whether this user has an entry, with or without a client id."""
