@@ -18,10 +18,11 @@ from proxy.events.kinds import (
 from proxy.explain.documents import CAPACITIES_MAX, CLASSES_MAX, CapacityRow, ClassRow, Level
 from proxy.explain.parts import QUARTER, Windows
 from quotas.definitions.alterations import text_of
-from quotas.definitions.classes import UNPROMISED_PART
+from quotas.definitions.classes import UNPROMISED
 from quotas.definitions.entities import BucketKey, Entity
 from quotas.sharing.capacities import CapacityState, ClassState
 
+UNPROMISED_TEXT: Final = "clients without a limit"
 SAMPLE_MS: Final = 1000
 SAMPLED_MAX: Final = 2_000  # classes that wait; about 1 KB each
 # What differs by less than this part is equal: loans are not changed for less.
@@ -48,14 +49,16 @@ def class_text(bucket: BucketKey | None) -> str:
     """
     if bucket is None:
         return "a class with a long name"
+    if bucket == UNPROMISED:
+        return UNPROMISED_TEXT
     if bucket.group is not None:
         return f"group {bucket.group!r}"
     return text_of(Entity(bucket.user, bucket.client_id))
 
 
-def _promised(one: ClassState, capacity: float) -> float:
-    """Return the promised rate of a class; 0 if none is promised, since its schedule has a small one then too."""
-    return one.terms.rate if one.terms.rate > capacity * UNPROMISED_PART else 0.0
+def _promised(one: ClassState) -> float:
+    """Return the promised rate of a class; 0 for clients without a limit, whose schedule has a small rate then too."""
+    return 0.0 if one.bucket == UNPROMISED else one.terms.rate
 
 
 def waits(one: ClassState) -> bool:
@@ -88,7 +91,7 @@ def row_of(state: CapacityState) -> CapacityRow:
         shrunk=round(state.shrunk, 4),
         classes_total=len(state.classes),
         waiting=sum(map(waits, state.classes)),
-        classes=tuple(_class_row(one, state.rate) for one in shown),
+        classes=tuple(map(_class_row, shown)),
     )
 
 
@@ -98,10 +101,10 @@ def rows_of(states: Iterable[CapacityState]) -> tuple[CapacityRow, ...]:
     return tuple(map(row_of, found[:CAPACITIES_MAX]))
 
 
-def _class_row(one: ClassState, capacity: float) -> ClassRow:
+def _class_row(one: ClassState) -> ClassRow:
     return ClassRow(
         entity=class_text(one.bucket),
-        rate=round(_promised(one, capacity), 3),
+        rate=round(_promised(one), 3),
         ceiling=round(one.terms.ceiling, 3),
         weight=one.terms.weight,
         exempt=one.terms.exempt,
@@ -173,7 +176,7 @@ class CapacityWatch:
                 shared=bucket.client_id is None,
                 broker=broker,
                 capacity=capacity,
-                rate=_promised(state, capacity),
+                rate=_promised(state),
                 ceiling=state.terms.ceiling,
                 has=round(has / samples, 3),
                 lent=round(lent / samples, 3),

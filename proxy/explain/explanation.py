@@ -14,7 +14,7 @@ from proxy.explain.latencies import OwnReport, open_loop
 from proxy.explain.latencies import main_rule as predicted_rule
 from proxy.explain.parts import SECONDS, amount, part_text
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, part_of, waited_part
-from proxy.explain.rules import InForce, Rule, entity_text, in_force
+from proxy.explain.rules import InForce, Rule, class_of, entity_text, in_force
 from proxy.explain.sentence import Facts, sentence, would_bind
 from proxy.explain.wants import NO_DEMAND, Demand, demand_row, wants
 from quotas.definitions.definitions import Definitions
@@ -216,7 +216,7 @@ def waited_class(
     rule = main_rule(client) if enforcing else predicted_rule(client.predicted)
     if rule is None or rule.name or definitions.capacity(rule.key) is None:
         return None
-    return rule.key, definitions.limit(rule.key, client.user, client.client_id)[1]
+    return rule.key, class_of(definitions, rule.key, client.user, client.client_id)
 
 
 def _allowed(rule: documents.Rule, level: Level | None) -> float:

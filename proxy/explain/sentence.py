@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from commandline.amounts import count
 from commandline.amounts import rate as byte_rate
 from proxy.explain import documents, parts
+from proxy.explain.capacities import UNPROMISED_TEXT
 from proxy.explain.documents import SLOW_MS, Level, Neighbour
 from proxy.explain.latencies import OwnReport
 from proxy.explain.parts import SECONDS, amount, part_text, time_text
@@ -292,11 +293,17 @@ def _waited(name: str, facts: Facts) -> str:
     part = part_text(waited_part(facts.times))
     if facts.level is not None and (bound := _bound(facts.level)):
         others = f"; {second}" if (second := _second(facts)) else ""
-        group = f" It counts in {facts.level.entity}." if facts.level.shared else ""
+        group = f" {_sharing(facts.level)}" if facts.level.shared else ""
         return f"{name} waited {part} of {_window(facts)}: {bound}{others}.{group}"
     if not (second := _second(facts)):
         return f"{name} waited {part} of {_window(facts)} for {limit}{origin}."
     return f"{name} waited {part} of {_window(facts)}, most of it for {limit}{origin}; {second}."
+
+
+def _sharing(level: Level) -> str:
+    """Return a sentence that says whose clients are one class."""
+    whose = level.entity if level.entity == UNPROMISED_TEXT else f"clients of {level.entity}"
+    return f"All {whose} share that."
 
 
 def _of_member(facts: Facts) -> str:

@@ -11,6 +11,7 @@ from proxy.capture.recorder import QUOTAS, Records
 from proxy.capture.tables import Tables
 from proxy.channel import Head, Row, RowOrigin, complete_frame
 from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import code
 
 OFFSET_NS = 1_700_000_000_123_456_789
 TOPIC_ID = bytes(range(16))
@@ -49,13 +50,14 @@ def escaped(text: str) -> str:
 def topic(raw: bytes, version: int) -> str:
     if version < 13 or len(raw) != 16:
         return raw.decode("utf-8", "backslashreplace")
-    return KNOWN.get, Definitions().limit(raw) or raw.hex()
+    return KNOWN.get(raw) or raw.hex()
 
 
 def published(row: list[Any]) -> dict[str, Any]:
     """The columns of a row, one by one, as `protocol.capture` defines them."""
     head, origin = row[Row.HEAD], row[Row.ORIGIN]
     version = head[Head.API_VERSION]
+    has_class = head[Head.API_KEY] in (PRODUCE, FETCH)
     return {
         "wall_ms": (row[Row.HANDLED_NS] + OFFSET_NS) // 1_000_000,
         "mono_us": row[Row.HANDLED_NS] // 1000,
@@ -80,6 +82,7 @@ def published(row: list[Any]) -> dict[str, Any]:
             {"topic": topic(raw, version), "partition": index, "bytes": size, "records": records}
             for raw, index, size, records in row[Row.PARTITIONS]
         ],
+        "class": escaped(code(None, origin.client_id)) if has_class else "",
     }
 
 

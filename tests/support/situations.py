@@ -295,7 +295,7 @@ def _of_capacities() -> Iterator[Situation]:
     yield "a capacity that others use up", waits, context(level=level("capacity"))
     of_broker = level("capacity", broker=2)
     yield "the capacity of a broker, of a member", waits, context(level=of_broker, member=True)
-    nothing = level("capacity", rate=0.0, has=0.0, spare=21e6)
+    nothing = level("capacity", entity="clients without a limit", shared=True, rate=0.0, has=0.0, spare=21e6)
     unpromised = client(connection(held=0.4), waits={PRODUCE: 0.4}, name=("", "other"))
     stated = Definitions({Entity(capacity="cluster"): {"producer_byte_rate": 80e6}})
     yield "a class without a promised rate", unpromised, context(level=nothing, definitions=stated)

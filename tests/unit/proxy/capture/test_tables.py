@@ -48,7 +48,7 @@ def test_class_is_the_bucket_of_the_quota_in_force() -> None:
             Entity("ann"): {"consumer_byte_rate": 5},
         }
     )
-    made = Tables("run", {}.get, quotas.limit)
+    made = Tables("run", lambda _: None, quotas.limit)
     origins = [ORIGIN._replace(principal="ann", client_id=name) for name in ("web-1", "etl")]
     rows = [row(origin=origin) for origin in origins for _ in range(3)]
     for number, each in enumerate(rows):

@@ -8,7 +8,7 @@ from proxy.events import Event
 from proxy.explain.capacities import SAMPLED_MAX, CapacityWatch, row_of, rows_of
 from proxy.explain.documents import CLASSES_MAX, Level
 from proxy.explain.parts import MINUTE, TEN_SECONDS
-from quotas.definitions.classes import Terms
+from quotas.definitions.classes import UNPROMISED, Terms
 from quotas.definitions.entities import BucketKey
 from quotas.sharing.capacities import CapacityState, ClassState
 
@@ -115,9 +115,11 @@ def test_row_adds_up_and_shows_those_that_have_most() -> None:
     assert (row.classes_total, len(row.classes)) == (CLASSES_MAX + 5, CLASSES_MAX)
 
 
-def test_small_rate_of_a_class_without_a_promised_one_is_not_shown_as_promised() -> None:
-    row = row_of(state(one(A, terms(0.008, 8), 8, 0.008, 7.992)))
-    assert [(shown.rate, shown.lent) for shown in row.classes] == [(0.0, 7.992 * MB)]
+def test_rate_that_the_schedule_of_clients_without_a_limit_needs_is_not_shown_as_promised() -> None:
+    row = row_of(state(one(UNPROMISED, terms(0.08, 8), 8, 0.08, 7.92)))
+    assert [(shown.entity, shown.rate, shown.lent) for shown in row.classes] == [
+        ("clients without a limit", 0.0, 7.92 * MB)
+    ]
 
 
 def test_what_brokers_take_comes_first() -> None:
