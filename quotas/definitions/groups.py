@@ -62,9 +62,9 @@ def conflict(members: Iterable[tuple[str, str]]) -> Conflict | None:
             return Conflict(other, other_group, spelling, group)
         if not exact:
             open_prefixes.append((begin, spelling, group))
-    for one, other in pairwise(ordered):
-        if one[2] == other[2] and one[3] != other[3]:
-            return Conflict(one[2], one[3], other[2], other[3])
+    for (*_, spelling, group), (*_, next_spelling, next_group) in pairwise(ordered):
+        if spelling == next_spelling and group != next_group:
+            return Conflict(spelling, group, next_spelling, next_group)
     return None
 
 
@@ -86,6 +86,9 @@ class Members:
 
     def __len__(self) -> int:
         return len(self._groups)
+
+    def __contains__(self, spelling: str) -> bool:
+        return spelling in self._groups
 
     def add(self, spelling: str, group: str) -> None:
         """Add a member, which is not there yet."""
