@@ -134,7 +134,11 @@ def in_turn(count: int) -> Callable[[str], list[bytes]]:
 
 def always_new(name: str) -> Iterator[bytes]:
     """Requests each of which has a name of its own."""
-    return (wire.produce(f"{name}/{index}", bytes(MEGABYTE)) for index in itertools.count())
+
+    def request(number: int) -> bytes:
+        return wire.produce(f"{name}/{number}", bytes(MEGABYTE))
+
+    return map(request, itertools.count())
 
 
 def at_once(count: int) -> Run:
