@@ -81,9 +81,7 @@ def measure(shapes: Sequence[Shape], console: Console) -> list[Shared]:
             with ExitStack() as stack:
                 bootstraps = members(bench, shape, stack, **settings())
                 found.append(_run(bench, shape, bootstraps))
-            console.print(
-                f"{shape}: {', '.join(f'{bar.name} {bar.measured:.3f}' for bar in bars(found[-1]))}"
-            )
+            console.print("; ".join(f"{bar.name} {bar.measured:.3f}" for bar in bars(found[-1])))
     return found
 
 
