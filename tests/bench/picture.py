@@ -39,8 +39,9 @@ def draw_panels(path: Path, panels: Sequence[Sequence[Panel]], unit: str, size: 
             axis.plot(*zip(*points, strict=True), linewidth=1, label=name, color=colour)
             if (floor := panel.floors.get(name)) is not None:
                 across, heights = zip(*points, strict=True)
-                above = [max(floor, height) for height in heights]
-                axis.fill_between(across, floor, above, color=colour, alpha=0.25, linewidth=0)
+                above = [height > floor for height in heights]
+                look = {"color": colour, "alpha": 0.25, "linewidth": 0}
+                axis.fill_between(across, floor, heights, where=above, interpolate=True, **look)
         for number, (at, name) in enumerate(panel.marks):
             axis.axvline(at, color="#999", linewidth=0.6, linestyle="--")
             axis.annotate(name, (at, 1.01 + 0.05 * (number % 2)), xycoords=("data", "axes fraction"))

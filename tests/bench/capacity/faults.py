@@ -17,6 +17,7 @@ from typing import Final
 
 from rich.console import Console
 
+from quotas.definitions.classes import SHARED_BURST_SECONDS
 from quotas.sharing.lease_values import LOAN_MS
 from tests.bench.capacity.classes import CAPACITY, RECORD_BYTES, B, C, settings
 from tests.bench.clients import complaints
@@ -31,7 +32,6 @@ LEAST: Final = 0.97
 MEMBERS: Final = 2
 WORKERS: Final = 2
 CLIENTS: Final = (B._replace(connections=16), C._replace(connections=24))
-BURST_SECONDS: Final = 1.0
 _DIRECTION: Final = "produce"
 _LENT: Final = 1 - sum(each.rate for each in CLIENTS) / CAPACITY  # of the capacity
 _SETTLE_SECONDS: Final = 8.0
@@ -187,7 +187,7 @@ _COLUMNS: Final[Mapping[str, Callable[[Row], object]]] = {
 def rows(played: Played) -> list[Row]:
     """Return a row for each fault."""
     starts, names = played.starts(), [each.name for each in CLIENTS]
-    limit = Bound(CAPACITY, BURST_SECONDS + _LENT * LOAN_MS / 1000, max(size for _, size in starts))
+    limit = Bound(CAPACITY, SHARED_BURST_SECONDS + _LENT * LOAN_MS / 1000, max(size for _, size in starts))
     found = []
     for fault, began, ended in played.marks:
         farthest = worst(starts, played.lives, limit, began, ended)

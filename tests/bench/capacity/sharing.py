@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from rich.console import Console
 
+from quotas.definitions.classes import SHARED_BURST_SECONDS
 from tests.bench.accuracy.__main__ import Bench, counted
 from tests.bench.accuracy.judge import Options
 from tests.bench.accuracy.relay import Counted, read_events
@@ -30,7 +31,6 @@ from tests.bench.report import Bar, Outcome, tabulate
 
 SHAPES: Final = (Shape(1, 1), Shape(2, 2))
 _DIRECTION: Final = "produce"
-_BURST_SECONDS: Final = 1.0
 # What is left out at the beginning of `all` and of `away`: loans are on their way.
 _LOANS_SECONDS: Final = 5.0
 _SHARED_AFTER_SECONDS: Final = 2.0
@@ -189,7 +189,7 @@ def bars(found: Shared) -> list[Bar]:
 def nearest(found: Shared) -> Worst:
     """Return the interval whose bytes are nearest to the bound, or farthest above it."""
     noted = [one for each in found.noted.values() for one in each]
-    limit = Bound(CAPACITY, _BURST_SECONDS, max(one.size for one in noted))
+    limit = Bound(CAPACITY, SHARED_BURST_SECONDS, max(one.size for one in noted))
     lives = [(found.marks.began, found.marks.ended)] * (found.shape.members * found.shape.workers)
     return worst([(one.began, one.size) for one in noted], lives, limit)
 
