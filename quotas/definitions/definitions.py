@@ -776,6 +776,19 @@ class Definitions:
         levels = [code(of, client_id) for of in (user, DEFAULT, None)]
         return any(text in rates for rates in tables for text in levels)
 
+    def names_bucket(self, key: str, bucket: BucketKey) -> bool:
+        """Whether an entry is about exactly this bucket: its number is bounded, while names below a default have none.
+
+        >>> entries = {Entity(client_id=DEFAULT): {"producer_byte_rate": 9}, Entity("ann"): {"producer_byte_rate": 5}}
+        >>> found = Definitions(entries)
+        >>> [found.names_bucket("producer_byte_rate", BucketKey(*one)) for one in (("ann", None), (None, "a"))]
+        [True, False]
+        """
+        if bucket.group is not None or (bucket.user is None and (key, bucket.client_id) in self._overrides):
+            return True
+        text = code(bucket.user, bucket.client_id)
+        return any(text in values for values in self._deciding(key))
+
     def names_user(self, user: str) -> bool:
         """Whether this user has an entry, with or without a client id."""
         return user in self._users

@@ -71,6 +71,9 @@ def conflict(members: Iterable[tuple[str, str]]) -> Conflict | None:
 class Members:
     """The members of all groups of one kind, users or client ids; finds the group of a name.
 
+    Attributes:
+        lengths: the lengths of all prefixes, the longest first; a name is looked up once for each.
+
     >>> members = Members()
     >>> members.add("web-*", "team-web")
     >>> members.add("web-admin", "ops")
@@ -82,7 +85,7 @@ class Members:
         self._groups: dict[str, str] = {}  # by spelling
         self._others: dict[str, set[str]] = {}  # further groups of a spelling, where changes have met
         self._lengths: dict[int, int] = {}  # how many prefixes have this length
-        self._longest: tuple[int, ...] = ()
+        self.lengths: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -121,7 +124,7 @@ class Members:
         if found is not None and not name.endswith(ANY_END):
             return found
         length = len(name)
-        for begin in self._longest:
+        for begin in self.lengths:
             if begin <= length:
                 found = groups.get(name[:begin] + ANY_END)
                 if found is not None:
@@ -134,4 +137,4 @@ class Members:
             self._lengths[length] = self._lengths.get(length, 0) + change
             if not self._lengths[length]:
                 del self._lengths[length]
-            self._longest = tuple(sorted(self._lengths, reverse=True))
+            self.lengths = tuple(sorted(self._lengths, reverse=True))

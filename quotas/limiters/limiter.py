@@ -191,6 +191,7 @@ class Limiter(Lendable, Protocol):
     """Decides on requests by one policy, `kip13` or `schedule`, for all clients that share a quota or for a topic."""
 
     throttles: set[Counted]  # the attached ones
+    uncounted: int  # of those that are not attached any more, less what the attached ones had before
     version: object  # the engine's version when it was last configured
     enforced: bool  # whether the engine enforced at that time
     virtual_time: BudgetTime | None  # None before the first bytes that are only observed

@@ -57,12 +57,14 @@ class ScheduledLimiter(VirtualSchedule):
         "enforced",
         "limiter_key",
         "throttles",
+        "uncounted",
         "version",
     )
 
     def __init__(self, limit: float, options: EngineOptions, now_ms: int) -> None:
         super().__init__(limit, int(options.burst_seconds * 1000), now_ms)
         self.throttles: set[Counted] = set()
+        self.uncounted = 0
         self.version: object = None
         self.enforced = True
         self.limiter_key: LimiterKey | None = None
@@ -87,8 +89,8 @@ class ScheduledLimiter(VirtualSchedule):
         return True
 
     def used(self) -> int:
-        """Return the bytes counted so far by all attached throttles."""
-        return sum(throttle.total for throttle in self.throttles)
+        """Return the bytes counted so far by all throttles while they were attached."""
+        return sum(throttle.total for throttle in self.throttles) + self.uncounted
 
     def _under_way(self) -> tuple[Flow, ...]:
         return (*self._fetches.flows, *self._announcements.flows)

@@ -43,7 +43,11 @@ _USE_MS: Final = 100
 _USE_MEAN_MS: Final = 500
 # A class that uses less than this part of its rate for so long does not wait for a larger one.
 _USED_PART: Final = 0.7
-_UNUSED_MS: Final = 2000
+_USED_MS: Final = 2000
+_RISE: Final = 1.1
+# For so long after that its demand is so many times what it uses, instead of all.
+_DOUBTED_MS: Final = 5000
+_DOUBTED_GROWTH: Final = 1.3
 # A connection of a class that shares a capacity counts as waiting for so long after its mute: others can use the rate.
 _BACK_MS: Final = 300
 # What a class without waiting connections may use beyond what it uses now, so that it can grow.
@@ -59,6 +63,12 @@ class Limiters(Protocol):
     """The owner of the limiters: the engine, as far as `Budgets` uses it."""
 
     lease_until_ms: int | None  # from then on limiters take their shares again before they are used
+
+    def names(self, limiter_key: LimiterKey) -> bool:
+        """Whether an entry is about exactly the clients of this limiter; names below a default are without a bound."""
+
+    def admit_newcomers(self) -> None:
+        """Give new names that have sent something a limiter of their own."""
 
     def capacity(self, limiter_key: LimiterKey) -> float:
         """Return the capacity in bytes/s that a limiter's class shares; 0 if none is stated."""
@@ -148,22 +158,39 @@ class _Use:
     Attributes:
         key: of its loans.
         capacity: bytes/s.
+        named: whether an entry is about exactly this class.
         promised: the limit of all processes together, in bytes/s, when it began.
-        rate: bytes/s that pass, averaged.
         wish: the demand that was reported last; None for none.
     """
 
-    __slots__ = ("_sample", "_used_ms", "capacity", "key", "limiter", "promised", "rate", "wish")
+    __slots__ = (
+        "_allowed",
+        "_doubted_until_ms",
+        "_lately",
+        "_raised_ms",
+        "_rate",
+        "_sample",
+        "capacity",
+        "key",
+        "limiter",
+        "named",
+        "promised",
+        "wish",
+    )
 
-    def __init__(self, key: str, limiter: Borrowing, capacity: float, now_ms: int) -> None:
+    def __init__(self, key: str, limiter: Borrowing, capacity: float, named: bool, now_ms: int) -> None:
         self.key = key
         self.limiter = limiter
         self.capacity = capacity
+        self.named = named
         self.promised = limiter.limit
-        self.rate = 0.0
         self.wish: Wish | None = None
         self._sample = now_ms, limiter.used()
-        self._used_ms = now_ms
+        self._lately = 0.0  # bytes/s that pass, over about half a second
+        self._rate = 0.0  # over about two seconds
+        self._allowed = limiter.rate  # the limiter's rate at its last rise
+        self._raised_ms = now_ms
+        self._doubted_until_ms = 0
 
     def measured(self, now_ms: int) -> bool:
         """Whether it was measured a moment ago."""
@@ -180,20 +207,37 @@ class _Use:
         total = self.limiter.used()
         elapsed_ms = now_ms - began_ms
         self._sample = now_ms, total
-        part = min(1.0, elapsed_ms / _USE_MEAN_MS)
-        self.rate += part * (max(0.0, total - began) * 1000 / elapsed_ms - self.rate)
-        if self.rate >= _USED_PART * self.limiter.rate:
-            self._used_ms = now_ms
-        wanted = self.rate / self.capacity
-        if waiting and now_ms < self._used_ms + _UNUSED_MS:
-            wanted = 1.0
-        elif self.rate > self.limiter.limit * share:
-            wanted = min(1.0, wanted * _GROWTH)
-        wish = Wish(min(1.0, wanted), max(1, waiting)) if wanted > _DEMAND_MIN else None
+        passed = max(0.0, total - began) * 1000 / elapsed_ms
+        self._lately += min(1.0, elapsed_ms / _USE_MEAN_MS) * (passed - self._lately)
+        self._rate += min(1.0, elapsed_ms / _USED_MS) * (passed - self._rate)
+        wanted = self._wanted(share, now_ms) if waiting else self._growing(share)
+        part = min(1.0, wanted / self.capacity)
+        wish = Wish(part, max(1, waiting)) if part > _DEMAND_MIN else None
         if not self._differs(wish):
             return False
         self.wish = wish
         return True
+
+    def _growing(self, share: float) -> float:
+        """Return the demand in bytes/s of a class that does not wait: what it uses, and a little more if it borrows."""
+        borrows = self._lately > self.limiter.limit * share
+        return self._lately * _GROWTH if borrows else self._lately
+
+    def _wanted(self, share: float, now_ms: int) -> float:
+        """Return the demand in bytes/s of a class that waits: all, unless it does not use what it has.
+
+        Connections that wait and close, or send a request now and then, would otherwise hold what others could use.
+        """
+        allowed = self.limiter.rate
+        if allowed > self._allowed * _RISE or allowed < self._allowed / _RISE:
+            if allowed > self._allowed:
+                self._raised_ms = now_ms
+            self._allowed = allowed
+        if self._rate < _USED_PART * allowed and now_ms >= self._raised_ms + _USED_MS:
+            self._doubted_until_ms = now_ms + _DOUBTED_MS
+        if now_ms < self._doubted_until_ms:
+            return max(self._growing(share), min(self._rate, allowed) * _DOUBTED_GROWTH)
+        return self.capacity
 
     def _differs(self, wish: Wish | None) -> bool:
         """Whether a demand differs from the reported one by enough for a message."""
@@ -225,13 +269,11 @@ class Budgets:
         self._limiters: dict[str, Lendable] = {}
         self._named: dict[Lendable, _Named] = {}  # in the order in which their demands were computed
         self._wishes: dict[str, Wish] = {}
-        self._uses: dict[
-            Lendable, _Use
-        ] = {}  # of classes that share a capacity, in the order of their measurement
+        # Of classes that share a capacity, in the order of their measurement.
+        self._uses: dict[Lendable, _Use] = {}
         self._promised: dict[tuple[str, int], float] = {}  # bytes/s in sum, by quota key and broker
-        self._standby: dict[
-            tuple[str, int], float
-        ] = {}  # the part of its rate that a class without a demand has
+        # The part of its rate that a class without a demand has, if no entry names it.
+        self._standby: dict[tuple[str, int], float] = {}
         self.followers: FollowerShares | None = None
         self.begins: Callable[[], object] = lambda: None
 
@@ -280,7 +322,7 @@ class Budgets:
         if use is None:
             limiter.lend(share, now_ms)
             return
-        if not lessee.has(key):
+        if not use.named and not lessee.has(key):
             assert limiter.limiter_key is not None, "a limiter of a class has a key"
             share *= self._standby.get(_place(limiter.limiter_key), 1.0)
         use.limiter.lend(share, now_ms, use.capacity * lessee.share(use.key, now_ms))
@@ -292,14 +334,16 @@ class Budgets:
         place = _place(limiter_key)
         promised = self._promised.get(place, 0.0)
         before = self._uses.pop(limiter, None)
-        if before is not None:
+        if before is not None and not before.named:
             promised -= before.promised
+        if before is not None:
             self._wishes.pop(before.key, None)
         use = None
         if capacity:
             borrowing = cast(Borrowing, limiter)
-            use = self._uses[limiter] = _Use(loan_key(key), borrowing, capacity, now_ms)
-            promised += use.promised
+            named = self._owner.names(limiter_key)
+            use = self._uses[limiter] = _Use(loan_key(key), borrowing, capacity, named, now_ms)
+            promised += 0.0 if use.named else use.promised
         self._promised[place] = promised
         # Many classes that were idle may begin at the same moment: together they have no more than the capacity then.
         standby = min(1.0, capacity / promised) if capacity and promised > 0 else 1.0
@@ -367,6 +411,7 @@ class Budgets:
             self._apply(now_ms)
         elif lessee.lapse(now_ms):
             self._owner.refresh(lessee.usable_until_ms)
+        self._owner.admit_newcomers()
         self._renew(now_ms)
         self._measure(now_ms)
         lessee.wish(self._wishes if self.followers is None else self._wishes | self.followers.wishes(now_ms))

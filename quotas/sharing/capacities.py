@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple, Protocol
 
-from quotas.definitions.classes import Capacity, Terms, promised
+from quotas.definitions.classes import UNPROMISED_PART, Capacity, Terms, promised
 from quotas.definitions.entities import BucketKey
 from quotas.limiters.limiter import ALL_BROKERS
 from quotas.sharing.budgets import limiter_key_of
@@ -299,7 +299,8 @@ class Capacities:
         pool.shrunk = 1.0
         if sum(wanted) > room:
             parts = fill(wanted, rates, room)
-            pool.shrunk = max((part / rate for part, rate in zip(parts, rates, strict=True)), default=1.0)
+            largest = max((part / rate for part, rate in zip(parts, rates, strict=True)), default=1.0)
+            pool.shrunk = max(largest, UNPROMISED_PART)  # where exempt classes use all of it
             wanted = parts
         for one, rate in zip(classes, wanted, strict=True):
             one.rate = rate

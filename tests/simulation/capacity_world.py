@@ -12,9 +12,10 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from quotas.definitions.classes import Capacity, Terms
+from quotas.definitions.classes import Terms
 from quotas.definitions.definitions import Definitions
-from quotas.definitions.entities import BucketKey, Entity
+from quotas.definitions.entities import Entity
+from quotas.definitions.kinds import CEILINGS, EXEMPT, WEIGHT
 from quotas.engine import Engine
 from quotas.options import EngineOptions
 from quotas.sharing.budgets import Budgets
@@ -30,18 +31,13 @@ STEP_MS: Final = 50
 MB: Final = 1_000_000
 
 
-class Stated(Definitions):
-    """Definitions of one capacity and the terms of its classes, by client id."""
-
-    def __init__(self, rate: float, classes: Mapping[str, Terms]) -> None:
-        super().__init__(
-            {Entity(client_id=name): {KEY: terms.rate} for name, terms in classes.items() if terms.rate}
-        )
-        self.classes = dict(classes)
-        self.capacities = {KEY: Capacity(rate, cluster=True)}
-
-    def terms(self, key: str, bucket: BucketKey) -> Terms:
-        return self.classes.get(bucket.client_id or "") or super().terms(key, bucket)
+def stated(rate: float, classes: Mapping[str, Terms]) -> Definitions:
+    """Return definitions of one capacity and of its classes, by client id."""
+    entries: dict[Entity, dict[str, float]] = {Entity(capacity="cluster"): {KEY: rate}}
+    for name, terms in classes.items():
+        values = {KEY: terms.rate, CEILINGS[KEY]: terms.ceiling, WEIGHT: terms.weight, EXEMPT: terms.exempt}
+        entries[Entity(client_id=name)] = {key: value for key, value in values.items() if value}
+    return Definitions(entries)
 
 
 @dataclass(eq=False)
@@ -89,7 +85,7 @@ class CapacityWorld:
         delay_ms: int = 5,
     ) -> None:
         self.rate = rate
-        self.definitions = Stated(rate, classes)
+        self.definitions = stated(rate, classes)
         self.random = Random(seed)
         self.delay_ms = delay_ms
         self.capacities = Capacities(lambda: self.definitions)
