@@ -1,8 +1,8 @@
 """Ways to get more of a capacity than one's part, beside a neighbour with a promised rate that wants more as well.
 
 A capacity of 8 MB/s: the neighbour is promised 4, each attacker of a name in the quotas file 1, all of weight 1 and up
-to the capacity. Of the 3 that are left each has a half. Names without an entry are promised nothing, so each of them
-has its part by weight of the 4 that the neighbour leaves.
+to the capacity. Of the 3 that are left each has a half. Names without an entry are one class, which is promised
+nothing: it has half of the 4 that the neighbour leaves.
 """
 
 import itertools
@@ -40,6 +40,7 @@ _NEIGHBOUR_BYTES: Final = 100_000
 # Before an attack: the neighbour has borrowed all that is left, as far as others have returned it.
 _ALONE_SECONDS: Final = 2.0
 _PART: Final = _ATTACKER + (CAPACITY - PROMISED - _ATTACKER) / 2
+_UNPROMISED: Final = (CAPACITY - PROMISED) / 2
 _CONNECTIONS: Final = 8
 _CLAIMS: Final = 60
 _NAMES: Final = 200
@@ -164,11 +165,6 @@ def many_in_turn(scene: Scene, name: str, until: float) -> None:
     swarm(_NAMES_AT_A_TIME, until, once)
 
 
-def _unnamed(names: int) -> float:
-    """Return the bytes/s that so many names without an entry have together."""
-    return (CAPACITY - PROMISED) * names / (names + 1)
-
-
 _MANY: Final = _NAMES_AT_A_TIME * _NAMES_IN_TURN
 BORROWINGS: Final = (
     Borrowing(
@@ -211,20 +207,20 @@ BORROWINGS: Final = (
         request_bytes=201_000,
     ),
     Borrowing(
-        "b-names", f"{_NAMES} client ids without an entry at once", at_once(_NAMES), _unnamed(_NAMES), 51_000
+        "b-names", f"{_NAMES} client ids without an entry at once", at_once(_NAMES), _UNPROMISED, 51_000
     ),
     Borrowing(
         "b-names-in-turn",
         f"{_MANY:,} client ids without an entry in turn, on {_NAMES_AT_A_TIME} connections",
         many_in_turn,
-        _unnamed(_MANY),
+        _UNPROMISED,
         51_000,
     ),
     Borrowing(
         "b-new",
         "a new client id without an entry for each request of 1 MB",
         connections(_CONNECTIONS, always_new, asks_next),
-        _unnamed(_CONNECTIONS),
+        _UNPROMISED,
     ),
 )
 
