@@ -239,6 +239,10 @@ crowd: jars ## 10,000 hostile connections of five kinds at once, beside ten hone
 fleet: jars ## One quota over members and workers: exactness, faults, cost, quotas in a topic; writes docs/benchmarks.md; 25 minutes
 	@$(BIN)/python -m tests.bench.fleet $(ARGS)
 
+.PHONY: capacity
+capacity: jars ## A capacity that clients share, on real brokers, with faults; writes docs/benchmarks.md; 5 minutes
+	@$(BIN)/python -m tests.bench.capacity $(ARGS)
+
 .PHONY: simulate
 simulate: setup ## Fleets that share budgets, with faults, in virtual time: 100,000 seeds, two hours; writes docs/benchmarks.md
 	@$(BIN)/python -m tests.simulation $(ARGS)
