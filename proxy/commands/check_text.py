@@ -15,7 +15,7 @@ from proxy.system.files import read_secret
 from quotas.definitions.amounts import write_bytes
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.definitions.kinds import BYTE_RATES
+from quotas.definitions.kinds import BYTE_RATES, CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 
 _ENTITIES_SHOWN_MAX: Final = 50
 
@@ -117,7 +117,8 @@ def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
     if len(limits) > _ENTITIES_SHOWN_MAX:
         yield f"  and {len(limits) - _ENTITIES_SHOWN_MAX} more"
     default = limits.get(Entity(client_id=DEFAULT), {})
-    free = [key.removesuffix("_byte_rate") for key in BYTE_RATES if key not in default]
+    rates = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
+    free = [key.removesuffix("_byte_rate") for key in rates if key not in default]
     if free:
         yield f"  every other client id: no {' and no '.join(free)} limit"
 

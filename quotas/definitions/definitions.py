@@ -44,6 +44,7 @@ _DEFAULT_ADDRESS: Final = code(None, None, DEFAULT)
 _DEFAULT_CLIENT: Final = code(None, DEFAULT)
 _DEFAULT_TOPIC: Final = code(None, None, topic=DEFAULT)
 # Enough for any cluster's entities, small enough that a mistaken file cannot fill the memory.
+CATCH_UP_LAG_DEFAULT: Final = 10_000
 ENTITIES_MAX: Final = 1_000_000
 
 
@@ -300,6 +301,10 @@ class Definitions:
         if limit is None:
             return Terms(0.0, 0.0 if capacity is None else capacity.rate)
         return Terms(limit, limit)
+
+    def catch_up_lag(self, user: str, client_id: str) -> int:  # noqa: ARG002 - TODO key
+        """Return how many records before the log's end this client may read without catching up."""
+        return CATCH_UP_LAG_DEFAULT
 
     def connection_rate(self, ip: str) -> float | None:
         """Return the connections per second that an IP address (canonical, see `ip_name`) may create; None: unlimited.

@@ -3,9 +3,9 @@
 Definitions, the quotas file, the API, `sluice quotas`, metrics, `/v1`, explanations, events and captures read this
 table instead of naming kinds themselves.
 
-Five kinds have a key that Kafka's tools know. A topic's quotas have the keys of the byte rates, and counts all clients
-together; Kafka has no such quotas, nor connection rates of users. A replication throttle is no quota of an entity, and
-is in the table for the names that it has where waits are shown.
+Five kinds have a key that Kafka's tools know. A topic's quotas have the keys of the byte rates, and count all clients
+together; Kafka has no such quotas, nor connection rates of users, nor rates of catch-up reads. A replication throttle
+is no quota of an entity, and is in the table for the names that it has where waits are shown.
 """
 
 from collections.abc import Mapping
@@ -69,6 +69,7 @@ CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+CATCH_UP_BYTE_RATE: Final = "catch_up_byte_rate"
 
 PRODUCE: Final = Kind(
     name="produce",
@@ -104,6 +105,15 @@ MUTATION: Final = Kind(
     owners=("client",),
     series="mutations",
 )
+CATCH_UP: Final = Kind(  # the part of what a client fetches that is behind the log's end
+    name="catch-up",
+    type="CatchUp",
+    key=CATCH_UP_BYTE_RATE,
+    unit=BYTES,
+    owners=("client",),
+    whole_max=LONG_MAX,
+    series="clients",
+)
 CONNECTION: Final = Kind(
     name="connection",
     type="Connection",
@@ -116,7 +126,7 @@ CONNECTION: Final = Kind(
 TOPIC: Final = Kind(name="topic", type="Topic", unit=BYTES, series="topics")
 REPLICATION: Final = Kind(name="replication", type="Replication", unit=BYTES, holder="broker")
 
-KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION, CONNECTION, TOPIC, REPLICATION)
+KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION, CATCH_UP, CONNECTION, TOPIC, REPLICATION)
 CLIENT_KINDS: Final = tuple(kind for kind in KINDS if "client" in kind.owners)
 BY_NAME: Final[Mapping[str, Kind]] = MappingProxyType({kind.name: kind for kind in KINDS})
 BY_TYPE: Final[Mapping[str, Kind]] = MappingProxyType({kind.type: kind for kind in KINDS})

@@ -5,7 +5,7 @@ from quotas.definitions.kinds import CLIENT_KINDS
 from quotas.throttles.client import ClientQuota
 from tests.support.engines import engine_with
 
-LIMITS = {"request_percentage": 1.0, "controller_mutation_rate": 1.0}
+LIMITS = {"request_percentage": 1.0, "controller_mutation_rate": 1.0, "catch_up_byte_rate": 1000.0}
 
 
 def client() -> ClientQuota:
@@ -15,7 +15,7 @@ def client() -> ClientQuota:
 def test_rare_throttles_are_created_at_their_first_use_in_the_order_of_the_table() -> None:
     quota = client()
     assert quota.throttles() == [quota.produce, quota.fetch]
-    made = quota.requests, quota.mutations
+    made = quota.requests, quota.mutations, quota.catch_up(0)
     assert quota.by_kind() == (quota.produce, quota.fetch, *made)
     assert tuple(throttle.kind for throttle in quota.throttles()) == CLIENT_KINDS
 
