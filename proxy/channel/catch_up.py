@@ -1,4 +1,4 @@
-"""Catch-up reads: what a consumer fetches behind the log's end counts against a quota of its own (`catch_up_byte_rate`).
+"""Catch-up reads: what a consumer fetches behind the log's end counts against a quota of its own.
 
 So consumers at the log's end do not wait for one that replays, although all of them share a quota. Which records are
 behind is decided by what the broker sends (`protocol.walks.fetch.BytesBehind`), so it is known only when the response
