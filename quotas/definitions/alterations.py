@@ -10,16 +10,28 @@ not applied at all (Kafka applies its first alteration and reports an error); an
 refused (Kafka uses the last); NaN and infinity are refused for every key (both pass Kafka's comparisons for fractional
 keys); an ip must be an address (Kafka also resolves host names, once); the name "<default>" is refused, since it is
 how the file spells the default entity (KAFKA-18808). Beyond Kafka: the entity type "topic" with byte rates, never
-combined with other types, and connection_creation_rate of a user or the default user. This module applies nothing.
+combined with other types, and connection_creation_rate of a user or the default user; the entity types "group" (with
+"user" or "client-id": a member), "capacity" and "when"; ceilings, weights and exemptions. Kafka's tools never name
+these, and an alteration leaves what it does not name as it is. This module applies nothing.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from quotas.definitions.definitions import ENTITIES_MAX, Definitions, keys_of
-from quotas.definitions.entities import DEFAULT, Entity, Name, canonical, ip_name
-from quotas.definitions.kinds import INT_KEYS, INT_MAX, LONG_MAX, WHOLE_KEYS
+from quotas.definitions.definitions import (
+    CAPACITY_SCOPES,
+    ENTITIES_MAX,
+    Definitions,
+    check_ceilings,
+    check_entity,
+    check_members,
+    check_value,
+    keys_of,
+)
+from quotas.definitions.entities import DEFAULT, Default, Entity, Name, canonical, ip_name
+from quotas.definitions.kinds import INT_KEYS, INT_MAX, KEYS, LONG_MAX, MEMBER, WHOLE_KEYS
+from quotas.errors import DefinitionError
 
 Parts = Sequence[tuple[str, str | None]]
 """Entity type and name in Kafka's spelling; None is the default entity."""
@@ -30,7 +42,12 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 TOPIC: Final = "topic"
-PARTS: Final = (USER, CLIENT_ID, IP, TOPIC)  # an Entity's fields as the API names them
+GROUP: Final = "group"
+CAPACITY: Final = "capacity"
+WHEN: Final = "when"
+PARTS: Final = (USER, CLIENT_ID, IP, TOPIC, GROUP, CAPACITY, WHEN)  # an Entity's fields as the API names them
+# A filter component of this type, which matches any name, asks for Sluice's own entities and keys as well.
+EVERYTHING: Final = "sluice"
 
 
 class Outcome(NamedTuple):
@@ -58,7 +75,7 @@ def alter(definitions: Definitions, alterations: Iterable[Alteration]) -> Outcom
     >>> outcome.results
     [([('user', None)], ''), ([], 'Invalid empty client quota entity')]
     >>> outcome.changes
-    {Entity(user=<default>, client_id=None, ip=None, topic=None): {'producer_byte_rate': 2000000.0}}
+    {Entity(user=<default>): {'producer_byte_rate': 2000000.0}}
     """
     results: dict[Parts, tuple[Parts, str]] = {}
     changes: dict[Entity, Mapping[str, float]] = {}
@@ -86,7 +103,14 @@ def alter(definitions: Definitions, alterations: Iterable[Alteration]) -> Outcom
         results[identity] = (parts, "")
         if after != before:
             changes[entity], found[entity] = after, before
-    return Outcome(list(results.values()), changes, found)
+    problems = dict(_contradictions(definitions, changes))
+    for entity in problems:
+        del changes[entity]
+    told = [
+        (parts, text or (problems.get(entity_of_parts(parts) or Entity(), "") if problems else ""))
+        for parts, text in results.values()
+    ]
+    return Outcome(told, changes, found)
 
 
 def parts_of(entity: Entity) -> Parts:
@@ -118,7 +142,34 @@ def entity_of_parts(parts: Parts) -> Entity | None:
     names: dict[str, Name] = {kind: DEFAULT if name is None else name for kind, name in parts}
     if not names or not set(names) <= set(PARTS):
         return None
-    return canonical(Entity(*(names.get(kind) for kind in PARTS)))
+    user, client_id, ip, topic, *own = (names.get(kind) for kind in PARTS)
+    group, capacity, when = (name.value if isinstance(name, Default) else name for name in own)
+    return canonical(Entity(user, client_id, ip, topic, group, capacity, when))
+
+
+def _contradictions(
+    definitions: Definitions, changes: Mapping[Entity, Mapping[str, float]]
+) -> Iterator[tuple[Entity, str]]:
+    """Yield each change that contradicts other entries: a client in two groups, a second capacity; with the reason."""
+    members = [entity for entity, after in changes.items() if MEMBER in after]
+    if members:
+        stay = (entity for entity in definitions.members() if entity not in changes)
+        known = [*stay]
+        for entity in members:
+            try:
+                check_members([*known, entity])
+            except DefinitionError as error:
+                yield entity, error.problem
+            else:
+                known.append(entity)
+    for entity, after in changes.items():
+        for scope in CAPACITY_SCOPES:
+            other = Entity(capacity=scope)
+            if entity.capacity in (None, scope):
+                continue
+            both = after.keys() & changes.get(other, definitions.values(other)).keys()
+            if both:
+                yield entity, f"{min(both)} is the capacity of scope {scope!r} already; remove it there first"
 
 
 def _withdraw(changes: dict[Entity, Mapping[str, float]], parts: Parts) -> None:
@@ -132,6 +183,26 @@ def _withdraw(changes: dict[Entity, Mapping[str, float]], parts: Parts) -> None:
 def _entity(parts: Parts) -> Entity:
     if not parts:
         raise _RefusedError("Invalid empty client quota entity")
+    names = _names(parts)
+    if IP in names and len(names) > 1:
+        raise _RefusedError(
+            "Invalid quota entity combination, IP entity should not be combined with User or ClientId"
+        )
+    if TOPIC in names and len(names) > 1:
+        raise _RefusedError("Invalid quota entity combination, topic should not be combined with other types")
+    ip = names.get(IP)
+    if ip is not None and ip_name(ip) is None:
+        raise _RefusedError(f"{ip} is not a valid IP or resolvable host.")
+    entity = entity_of_parts(parts)
+    assert entity is not None, "its types are known"
+    try:
+        check_entity(entity, "")
+    except DefinitionError as error:
+        raise _RefusedError(f"Invalid quota entity: {error.problem}") from None
+    return entity
+
+
+def _names(parts: Parts) -> dict[str, str | None]:
     names: dict[str, str | None] = {}
     for kind, name in parts:
         if kind in names:
@@ -145,17 +216,7 @@ def _entity(parts: Parts) -> Entity:
                 f"{kind} {name} not supported: the quotas file spells the default entity so, which has no name"
             )
         names[kind] = name
-    if IP in names and len(names) > 1:
-        raise _RefusedError(
-            "Invalid quota entity combination, IP entity should not be combined with User or ClientId"
-        )
-    if TOPIC in names and len(names) > 1:
-        raise _RefusedError("Invalid quota entity combination, topic should not be combined with other types")
-    ip = names.get(IP)
-    if ip is not None and ip_name(ip) is None:
-        raise _RefusedError(f"{ip} is not a valid IP or resolvable host.")
-    named = (DEFAULT if kind in names and names[kind] is None else names.get(kind) for kind in PARTS)
-    return canonical(Entity(*named))
+    return names
 
 
 def _altered(
@@ -169,7 +230,15 @@ def _altered(
             continue
         if key not in known:
             raise _RefusedError(f"Invalid configuration key {key}")
-        after[key] = _value(key, value)
+        after[key] = _value(key, value) if key in KEYS else value
+        try:
+            check_value(entity, key, after[key], key)
+        except DefinitionError as error:
+            raise _RefusedError(f"{key} {error.problem}") from None
+    try:
+        check_ceilings(after, "")
+    except DefinitionError as error:
+        raise _RefusedError(f"{error.path.removeprefix('.')} {error.problem}") from None
     return after
 
 
@@ -280,10 +349,12 @@ class Filter(NamedTuple):
     Args:
         names: by Kafka's entity type, the name to match; DEFAULT for the default entity, None for any name.
         strict: whether entities with further entity types are left out.
+        everything: whether Sluice's own entities and keys are wanted, which Kafka does not know.
     """
 
     names: Mapping[str, Name]  # by Kafka's entity type; None: any
     strict: bool
+    everything: bool = False
 
 
 def filter_of(components: Iterable[Component], strict: bool) -> Filter:
@@ -293,7 +364,11 @@ def filter_of(components: Iterable[Component], strict: bool) -> Filter:
         FilterError: a component is invalid; the text is Kafka's message.
     """
     names: dict[str, Name] = {}
+    everything = False
     for kind, match_type, match in components:
+        if kind == EVERYTHING:
+            everything = True
+            continue
         if not kind:
             raise FilterError("Invalid empty entity type.")
         if kind in names:
@@ -311,7 +386,7 @@ def filter_of(components: Iterable[Component], strict: bool) -> Filter:
         raise FilterError(
             "Invalid entity filter component combination. Topic filter component should not be used with others."
         )
-    return Filter(names, strict)
+    return Filter(names, strict, everything)
 
 
 def matching(
@@ -319,7 +394,7 @@ def matching(
     wanted: Filter,
     entities: Iterable[tuple[Entity, Mapping[str, float]]] | None = None,
 ) -> Iterator[tuple[Entity, Mapping[str, float]]]:
-    """Yield each entity that matches the filter, with its limits.
+    """Yield each entity that matches the filter, with its limits; those that Kafka knows, unless all are wanted.
 
     Args:
         entities: `definitions.entries()`, perhaps with pauses between entries; None: without pauses.
@@ -327,11 +402,35 @@ def matching(
     names = [wanted.names.get(kind) for kind in PARTS]
     asked = [kind in wanted.names for kind in PARTS]
     if wanted.strict and all(name is not None for name in wanted.names.values()):
-        entity = Entity(*names)
-        values = definitions.values(entity) if wanted.names else {}
-        return iter([(entity, values)] if values else [])
-    found = definitions.entries() if entities is None else entities
-    return ((entity, values) for entity, values in found if _matches(entity, names, asked, wanted.strict))
+        entity = (
+            entity_of_parts(
+                [(kind, None if name is DEFAULT else str(name)) for kind, name in wanted.names.items()]
+            )
+            or Entity()
+        )
+        found: Iterable[tuple[Entity, Mapping[str, float]]] = [
+            (entity, definitions.values(entity) if wanted.names else {})
+        ]
+    else:
+        found = definitions.entries() if entities is None else entities
+        found = (
+            (entity, values) for entity, values in found if _matches(entity, names, asked, wanted.strict)
+        )
+    known = found if wanted.everything else ((entity, _kafkas(entity, values)) for entity, values in found)
+    return ((entity, values) for entity, values in known if values)
+
+
+def _kafkas(entity: Entity, values: Mapping[str, float]) -> Mapping[str, float]:
+    """Return the limits that Kafka's tools know; none of an entity that has a part of Sluice's own."""
+    if entity[4:] != _NO_OWN_PARTS:
+        return {}
+    return (
+        values if values.keys() <= _KAFKAS else {key: value for key, value in values.items() if key in KEYS}
+    )
+
+
+_NO_OWN_PARTS: Final = (None, None, None)
+_KAFKAS: Final = frozenset(KEYS)
 
 
 def _matches(entity: Entity, names: Sequence[Name], asked: Sequence[bool], strict: bool) -> bool:

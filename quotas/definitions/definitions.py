@@ -5,6 +5,9 @@ Eight levels, the most specific first:
     1 user + client id       3 user      4 default user + client id          6 default user    7 client id
     2 user + default client              5 default user + default client                      8 default client
 
+A client in a group that has a limit for the quota key has another order: the entities of its own (1, 2, 3, 4, 7), the
+group of its user, the group of its client id, and then the defaults (5, 6, 8). Static settings stand with 7 and 8.
+
 Two kinds of limits are not in Kafka: a topic's limits, which count all clients together (each topic without an entry
 has a bucket of its own with the default topic's limits); and `connection_creation_rate` for a user or the default
 user.
@@ -17,23 +20,38 @@ bucket of its own, since it is counted although it has no limit. Static settings
 `toml_file`, measuring in `rate` and `schedule`.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from hashlib import blake2b
+from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
+from quotas.definitions import times
 from quotas.definitions.classes import Capacity, Terms
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity, canonical, code, entity_of
+from quotas.definitions.groups import Conflict, Members, check_member, conflict
 from quotas.definitions.kinds import (
+    ALL_KEYS,
+    BYTE_RATES,
+    CEILINGS,
     CLIENT_KEYS,
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
+    EACH,
+    EXEMPT,
+    FLAG_KEYS,
+    GROUP_KEYS,
     IP_KEYS,
-    KEYS,
     LONG_MAX,
+    MEMBER,
     PRODUCER_BYTE_RATE,
+    TERM_KEYS,
     TOPIC_KEYS,
     USER_KEYS,
+    WEIGHT,
+    WEIGHT_MAX,
     WHOLE_KEYS,
 )
 from quotas.errors import DefinitionError, hint
@@ -71,37 +89,88 @@ class StaticQuotas:
         )
 
 
+CAPACITY_SCOPES: Final = ("broker", "cluster")
+
+
 def keys_of(entity: Entity) -> tuple[str, ...]:
     """Return the quota keys that are valid for this kind of entity.
 
-    >>> keys_of(Entity(topic="orders"))
-    ('producer_byte_rate', 'consumer_byte_rate')
+    >>> keys_of(Entity(topic="orders")), keys_of(Entity(client_id="web-*", group="web"))
+    (('producer_byte_rate', 'consumer_byte_rate'), ('member',))
     """
     if entity.topic is not None:
         return TOPIC_KEYS
     if entity.ip is not None:
         return IP_KEYS
-    return USER_KEYS if entity.user is not None and entity.client_id is None else CLIENT_KEYS
+    if entity.capacity is not None:
+        return BYTE_RATES
+    if entity.group is not None:
+        if entity.user is not None or entity.client_id is not None:
+            return (MEMBER,)
+        return GROUP_KEYS if entity.when is None else _TIMED_GROUP_KEYS
+    return _USER_TERMS if entity.user is not None and entity.client_id is None else _CLIENT_TERMS
+
+
+_USER_TERMS: Final = (*USER_KEYS, *TERM_KEYS)
+_CLIENT_TERMS: Final = (*CLIENT_KEYS, *TERM_KEYS)
+_TIMED_GROUP_KEYS: Final = tuple(key for key in GROUP_KEYS if key != EACH)
 
 
 def check_entity(entity: Entity, path: str) -> None:
     """Raise `DefinitionError` for an invalid entity, by Kafka's checks; `path` is its place, for the message."""
-    present = [part for part, name in zip(Entity._fields, entity, strict=True) if name is not None]
+    present = [part for part, name in zip(_NAMED, entity, strict=False) if name is not None]
     if not present:
-        raise DefinitionError(path, "names no user, client_id, ip or topic")
-    for part, name in (("ip", entity.ip), ("topic", entity.topic)):
+        raise DefinitionError(path, "names no user, client_id, ip, topic or group")
+    for part in ("ip", "topic", "capacity"):
+        name = getattr(entity, part)
         if name is not None and len(present) > 1:
-            others = " or ".join(other for other in Entity._fields if other != part)
+            others = " or ".join(other for other in _NAMED if other != part)
             raise DefinitionError(f"{path}.{part}", f"{name!r} cannot be combined with {others}")
     for part, name in zip(Entity._fields, entity, strict=True):
         if name == "":
             raise DefinitionError(f"{path}.{part}", "must not be empty")
+    if entity.group is not None or entity.capacity is not None or entity.when is not None:
+        _check_own_parts(entity, path)
+
+
+_NAMED: Final = Entity._fields[:-1]  # `when` names nothing by itself
+
+
+def _check_own_parts(entity: Entity, path: str) -> None:
+    """Raise `DefinitionError` for an invalid group, member, capacity, or time."""
+    for part in ("group", "capacity", "when"):
+        if getattr(entity, part) in (DEFAULT, DEFAULT.value):
+            raise DefinitionError(f"{path}.{part}", f"there is no default {part}")
+    if entity.capacity is not None and entity.capacity not in CAPACITY_SCOPES:
+        raise DefinitionError(
+            f"{path}.capacity", f"{entity.capacity!r} must be one of {', '.join(CAPACITY_SCOPES)}"
+        )
+    if entity.group is not None:
+        _check_member_names(entity, path)
+    if entity.when is None:
+        return
+    if entity.capacity is not None or keys_of(entity) == (MEMBER,):
+        raise DefinitionError(path, "has no times: only limits have")
+    if str(times.parse(entity.when, f"{path}.when")) != entity.when:
+        raise DefinitionError(
+            f"{path}.when", f"{entity.when!r} must be spelled {str(times.parse(entity.when))!r}"
+        )
+
+
+def _check_member_names(entity: Entity, path: str) -> None:
+    if entity.user is not None and entity.client_id is not None:
+        raise DefinitionError(path, "a member of a group is a user or a client_id, not both")
+    for part, name in (("user", entity.user), ("client_id", entity.client_id)):
+        if name is DEFAULT:
+            raise DefinitionError(f"{path}.{part}", "the default entity is in no group")
+        if name is not None:
+            check_member(str(name), f"{path}.{part}")
 
 
 def check_value(entity: Entity, key: str, value: float, path: str) -> None:
     """Raise `DefinitionError` for a key that is not valid for this entity, or an invalid value."""
     keys = keys_of(entity)
-    if key in KEYS and key not in keys:
+    if key in ALL_KEYS and key not in keys:
         what = " and ".join(
             part for part, name in zip(Entity._fields, entity, strict=True) if name is not None
         )
@@ -116,6 +185,94 @@ def check_value(entity: Entity, key: str, value: float, path: str) -> None:
         raise DefinitionError(path, f"{value!r} is too large")
     if key in WHOLE_KEYS and (value % 1 > 1e-6 or round(value) < 1):
         raise DefinitionError(path, f"{value!r} must be a whole number")
+    if key == WEIGHT and value > WEIGHT_MAX:
+        raise DefinitionError(path, f"must be at most {WEIGHT_MAX:.0f}, not {value!r}")
+    if key in FLAG_KEYS and value != 1:
+        raise DefinitionError(path, f"must be 1, not {value!r}; without the key it is not so")
+
+
+def check_ceilings(values: Mapping[str, float], path: str) -> None:
+    """Raise `DefinitionError` if a ceiling among an entity's limits is below its rate.
+
+    `Definitions.put` does not check this, since the two may come one after the other, as records of a topic do; then
+    the ceiling in force is the rate.
+    """
+    for key, ceiling in CEILINGS.items():
+        if key in values and ceiling in values and values[ceiling] < values[key]:
+            raise DefinitionError(
+                f"{path}.{ceiling}",
+                f"{values[ceiling]:.0f} must be at least {key}, which is {values[key]:.0f}",
+            )
+
+
+def check_members(members: Iterable[Entity], path: str = "group") -> None:
+    """Raise `DefinitionError` if two groups have members that name the same clients.
+
+    Args:
+        members: entities of a group and a user, or a client id.
+    """
+    users: list[tuple[str, str]] = []
+    client_ids: list[tuple[str, str]] = []
+    for entity in members:
+        assert entity.group is not None, "it is a member"
+        if entity.user is not None:
+            users.append((str(entity.user), entity.group))
+        else:
+            client_ids.append((str(entity.client_id), entity.group))
+    found: Conflict | None = conflict(users) or conflict(client_ids)
+    if found is not None:
+        raise DefinitionError(path, str(found))
+
+
+class _Level(NamedTuple):
+    """An entity, or a static setting, whose limit could apply to a client.
+
+    Args:
+        text: the entity's code.
+        bucket: what the client's requests count against if this one decides.
+        static: the static setting's limit; None: it is an entity.
+    """
+
+    text: str
+    bucket: BucketKey
+    static: float | None = None
+
+
+class _Timed:
+    """All entries with times of one entity.
+
+    Attributes:
+        stated: the limits of the entity's entry without times.
+        entries: by the code of each entry with times, its times and limits.
+        awaited: when `elapse` looks at them next; None: never.
+    """
+
+    __slots__ = ("awaited", "entries", "stated")
+
+    def __init__(self, stated: dict[str, float]) -> None:
+        self.stated = stated
+        self.entries: dict[str, tuple[times.When, dict[str, float]]] = {}
+        self.awaited: datetime | None = None
+
+    def values(self, now: datetime | None) -> dict[str, float]:
+        """Return the limits that hold at a time; None: those without times."""
+        found = dict(self.stated)
+        if now is not None:
+            periods = ((when.period(now), code, values) for code, (when, values) in self.entries.items())
+            held = [(period, code, values) for period, code, values in periods if period is not None]
+            for _, _, values in sorted(held, key=_rank):
+                found.update(values)
+        return found
+
+
+def _rank(held: tuple[times.Period, str, object]) -> tuple[float, float, str]:
+    """Return the place of an entry among those that hold: what begins later, and ends earlier, decides."""
+    (start, end), text, _ = held
+    return (
+        (start - times.NEVER).total_seconds(),
+        -math.inf if end is None else -(end - times.NEVER).total_seconds(),
+        text,
+    )
 
 
 class Definitions:
@@ -124,8 +281,14 @@ class Definitions:
     One thread, the owner's, may `put` one entity after another while other threads read: a reader sees an entity's
     limits either before or after the change. Traffic uses a new limit only after `Engine.update` was called.
 
+    Entries with times (`Entity.when`) are kept as they are stated. `elapse` puts those in force that hold, for the
+    entity that they are about; before its first call none holds. `values`, `limits` and `entries` tell what is stated,
+    and `in_force` and all that traffic asks for what holds.
+
     Attributes:
-        changed: called in the owner's thread with the code of each entity whose limits were set; None: not called.
+        capacities: by quota key, the capacity that is stated; where both scopes are, that of each broker.
+        changed: called in the owner's thread with the code of each entity whose limits in force were set; None: not
+            called.
     """
 
     def __init__(
@@ -144,14 +307,23 @@ class Definitions:
         self._users: dict[str, int] = {}  # how many entities name each
         self._topics: dict[str, int] = dict.fromkeys(TOPIC_KEYS, 0)  # topics that each key limits
         self._limited: tuple[str, ...] | None = None  # as long as no topic's entry has changed
-        self._rates: dict[str, dict[str, float]] = {key: {} for key in KEYS}
+        self._rates: dict[str, dict[str, float]] = {key: {} for key in ALL_KEYS}  # those in force
+        self._member_users = Members()
+        self._member_client_ids = Members()
+        self._timed: dict[str, _Timed] = {}  # by the entity's code without times
+        self._boundaries: list[tuple[datetime, str]] = []  # a heap: when an entity with this code changes
+        self._now: datetime | None = None
         for entity, values in (entries or {}).items():
             self.put(entity, values, str(entity))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Definitions):
             return NotImplemented
-        return self._rates == other._rates and self._codes == other._codes and self.static == other.static
+        return (
+            self._codes == other._codes
+            and self.static == other.static
+            and all(self.limits(text) == other.limits(text) for text in self._codes)
+        )
 
     __hash__ = None  # type: ignore[assignment]  # compared by value, never a key
 
@@ -201,35 +373,133 @@ class Definitions:
         check_entity(entity, path)
         for key, value in values.items():
             check_value(entity, key, value, f"{path}.{key}")
-        text = code(*canonical(entity))
-        if text not in self._codes and len(self._codes) >= ENTITIES_MAX:
-            raise DefinitionError(path, f"more than {ENTITIES_MAX} entities")
-        if entity.topic is not None:
-            self._count_topic(text, values)
+        entity = canonical(entity)
+        text = code(*entity)
+        known = text in self._codes
+        if not known:
+            if not values:
+                return
+            if len(self._codes) >= ENTITIES_MAX:
+                raise DefinitionError(path, f"more than {ENTITIES_MAX} entities")
         if self._digest is not None:
             self._digest.replace(text, self.limits(text), values)
-        for key, rates in self._rates.items():
-            if key in values:
-                rates[text] = float(values[key])
-            else:
-                rates.pop(text, None)
-        known = text in self._codes
+        given = {key: float(value) for key, value in values.items()}
         if values and not known:
             self._codes[text] = None
-            self._count_user(entity, 1)
-        elif known and not values:
+            self._count(entity, 1)
+        elif not values:
             del self._codes[text]
-            self._count_user(entity, -1)
+            self._count(entity, -1)
+        if entity.when is not None:
+            self._put_timed(entity, text, given)
+        elif text in self._timed:
+            self._timed[text].stated = given
+            self._put_in_force(text, self._timed[text].values(self._now))
+        else:
+            self._put_in_force(text, given, new=not known)
+
+    def _put_in_force(self, text: str, values: Mapping[str, float], *, new: bool = False) -> None:
+        """Make these the limits of the entity with this code, for traffic."""
+        if text[0] == "t":
+            self._count_topic(text, values)
+        for key, rates in () if new else self._rates.items():
+            if rates and key not in values:
+                rates.pop(text, None)
+        for key, value in values.items():
+            self._rates[key][text] = value
+        if text[0] == "c":
+            self._find_capacities()
         if self.changed is not None:
             self.changed(text)
+
+    def _put_timed(self, entity: Entity, text: str, values: dict[str, float]) -> None:
+        """Replace an entry with times; without limits it is removed."""
+        assert entity.when is not None, "it has times"
+        base = code(*entity._replace(when=None))
+        timed = self._timed.get(base)
+        if timed is None:
+            timed = self._timed[base] = _Timed(self.in_force(base))
+        if values:
+            timed.entries[text] = (times.parse(entity.when), values)
+            self._await(base, timed)
+        else:
+            del timed.entries[text]
+        self._put_in_force(base, timed.values(self._now))
+        if not timed.entries:
+            del self._timed[base]
+
+    def _await(self, base: str, timed: _Timed) -> None:
+        """Have `elapse` look at an entity when the next of its entries begins or ceases to hold."""
+        if self._now is None:
+            return
+        found = (when.next_change(self._now) for when, _ in timed.entries.values())
+        at = min((one for one in found if one is not None), default=None)
+        if at is not None and (timed.awaited is None or at < timed.awaited):
+            timed.awaited = at
+            heappush(self._boundaries, (at, base))
+
+    @property
+    def next_change(self) -> datetime | None:
+        """When `elapse` has something to do; None if no entry has times that are still to come."""
+        return self._boundaries[0][0] if self._boundaries else None
+
+    def elapse(self, now: datetime) -> bool:
+        """Put in force what holds now, of all entries with times; returns whether any limit in force has changed.
+
+        Args:
+            now: with a time zone; not earlier than in the call before, unless the clock was set back.
+        """
+        if self._now is None or now < self._now:
+            self._boundaries = [(now, base) for base in self._timed]  # all are looked at
+        self._now = now
+        due: set[str] = set()
+        while self._boundaries and self._boundaries[0][0] <= now:
+            due.add(heappop(self._boundaries)[1])
+        changed = False
+        for base in sorted(due):
+            timed = self._timed.get(base)
+            if timed is None:
+                continue
+            values = timed.values(now)
+            timed.awaited = None
+            if values != self.in_force(base):
+                self._put_in_force(base, values)
+                changed = True
+            self._await(base, timed)
+        return changed
+
+    def members(self) -> Iterator[Entity]:
+        """Yield the members of all groups, as entities."""
+        return map(entity_of, self._rates[MEMBER])
 
     def codes(self) -> list[str]:
         """Return the codes (`code`) of all entities as a copy; any thread may call it."""
         return list(self._codes)
 
+    def codes_in_force(self) -> list[str]:
+        """Return the codes of all entities that may have limits in force, as a copy: no entry with times is among them.
+
+        Any thread may call it.
+        """
+        if not self._timed:
+            return list(self._codes)
+        own = [text for text in self._codes if text[0] != "w"]
+        return own + [text for text in list(self._timed) if text not in self._codes]
+
     def limits(self, text: str) -> dict[str, float]:
-        """Return the limits, by quota key, of the entity with this code; empty if it has none."""
-        return {key: rates[text] for key, rates in self._rates.items() if text in rates}
+        """Return the limits that are stated for the entity with this code, by quota key; empty if it has none."""
+        if self._timed:
+            timed = self._timed.get(text)
+            if timed is not None:
+                return dict(timed.stated)
+            if text[0] == "w":
+                found = self._timed.get(code(*entity_of(text)._replace(when=None)))
+                return dict(found.entries[text][1]) if found is not None and text in found.entries else {}
+        return self.in_force(text)
+
+    def in_force(self, text: str) -> dict[str, float]:
+        """Return the limits in force of the entity with this code, by quota key; empty if it has none."""
+        return {key: rates[text] for key, rates in self._rates.items() if rates and text in rates}
 
     def values(self, entity: Entity) -> dict[str, float]:
         """Return the limits of one entity by quota key, without static settings; empty if it has none."""
@@ -251,6 +521,7 @@ class Definitions:
             for rates in self._rates.values():
                 rates.pop(text, None)
             yield
+        self._timed.clear()
         while self._users:
             self._users.popitem()
             yield
@@ -262,30 +533,101 @@ class Definitions:
 
         >>> entries = {Entity(client_id=DEFAULT): {"producer_byte_rate": 2e6}, Entity("u"): {"producer_byte_rate": 5e6}}
         >>> Definitions(entries).limit("producer_byte_rate", "", "a")
-        (2000000.0, BucketKey(user=None, client_id='a'))
+        (2000000.0, BucketKey(user=None, client_id='a', group=None))
         >>> Definitions(entries).limit("producer_byte_rate", "u", "a")
-        (5000000.0, BucketKey(user='u', client_id=None))
+        (5000000.0, BucketKey(user='u', client_id=None, group=None))
         """
-        rates = self._rates.get(key)
-        if rates and user:
-            for level, exclusive in (
-                (code(user, client_id), True),
-                (code(user, DEFAULT), True),
-                (code(user, None), False),
-                (code(DEFAULT, client_id), True),
-                (_DEFAULT_PAIR, True),
-                (_DEFAULT_USER, False),
-            ):
-                found = rates.get(level)
-                if found is not None:
-                    return found, BucketKey(user, client_id if exclusive else None)
-        own = BucketKey(None, client_id)
-        found = rates.get(code(None, client_id)) if rates else None
-        if found is None:
-            found = self._overrides.get((key, client_id))
-        if found is None and rates:
-            found = rates.get(_DEFAULT_CLIENT)
-        return (self._defaults.get(key) if found is None else found), own
+        deciding = self._deciding(key)
+        rates = deciding[0]
+        for text, bucket, static in self._levels(key, user, client_id, deciding):
+            if static is not None:
+                return static, bucket
+            if text in rates:
+                return rates[text], bucket
+            if len(deciding) > 1 and any(text in values for values in deciding[1:]):
+                return None, bucket
+        if len(deciding) > 1 and self._rates[WEIGHT]:
+            for text, bucket, _ in self._levels(key, user, client_id, (self._rates[WEIGHT],)):
+                if text in self._rates[WEIGHT]:
+                    return None, bucket
+        return None, BucketKey(None, client_id)
+
+    def _deciding(self, key: str) -> tuple[Mapping[str, float], ...]:
+        """Return the values by entity of which an entity must have one to decide for a quota key; the first are limits.
+
+        With a capacity, a ceiling without a rate decides that nothing is promised, and so does an exemption.
+        """
+        rates = self._rates[key]
+        if key not in self.capacities:
+            return (rates,)
+        return (rates, self._rates[CEILINGS[key]], self._rates[EXEMPT])
+
+    def _levels(
+        self, key: str, user: str, client_id: str, deciding: tuple[Mapping[str, float], ...]
+    ) -> Iterator[_Level]:
+        """Yield all that could limit this client, the one with the highest precedence first."""
+        both, every = BucketKey(user, client_id), BucketKey(user, None)
+        client = BucketKey(None, client_id)
+        own = code(None, client_id)
+        override = self._overrides.get((key, client_id))
+        groups = [
+            one
+            for one in self._group_levels(user, client_id)
+            if any(one.text in values for values in deciding)
+        ]
+        if user:
+            yield _Level(code(user, client_id), both)
+            yield _Level(code(user, DEFAULT), both)
+            yield _Level(code(user, None), every)
+            yield _Level(code(DEFAULT, client_id), both)
+        if groups:
+            yield _Level(own, client)
+            if override is not None:
+                yield _Level(own, client, override)
+            yield from groups
+        if user:
+            yield _Level(_DEFAULT_PAIR, both)
+            yield _Level(_DEFAULT_USER, every)
+        if not groups:
+            yield _Level(own, client)
+            if override is not None:
+                yield _Level(own, client, override)
+        yield _Level(_DEFAULT_CLIENT, client)
+        default = self._defaults.get(key)
+        if default is not None:
+            yield _Level(_DEFAULT_CLIENT, client, default)
+
+    def precedence(self, key: str, user: str, client_id: str) -> Iterator[tuple[str, float | None]]:
+        """Yield the code of each entity that could limit this client, the one with the highest precedence first.
+
+        A static setting is the code of its client id or default, and its limit; an entity has None.
+        """
+        for text, _, static in self._levels(key, user, client_id, self._deciding(key)):
+            yield text, static
+
+    def groups_of(self, user: str, client_id: str) -> list[str]:
+        """Return the names of the groups that this client is in: its user's group, then its client id's."""
+        found = [
+            self._member_users.group_of(user) if user and self._member_users else None,
+            self._member_client_ids.group_of(client_id) if self._member_client_ids else None,
+        ]
+        return [group for group in found if group is not None]
+
+    def _group_levels(self, user: str, client_id: str) -> Iterator[_Level]:
+        """Yield the groups that this client is in, with what its requests would count against."""
+        if user and self._member_users:
+            group = self._member_users.group_of(user)
+            if group is not None:
+                yield self._group_level(group, BucketKey(user, None))
+        if self._member_client_ids:
+            group = self._member_client_ids.group_of(client_id)
+            if group is not None:
+                yield self._group_level(group, BucketKey(None, client_id))
+
+    def _group_level(self, group: str, own: BucketKey) -> _Level:
+        """Return the level of a group; `own` is the bucket of its member, where each has the budget for itself."""
+        text = code(None, None, group=group)
+        return _Level(text, own if text in self._rates[EACH] else BucketKey(None, None, group))
 
     def capacity(self, key: str) -> Capacity | None:
         """Return the capacity for this quota key, producer_byte_rate or consumer_byte_rate; None if none is stated."""
@@ -294,13 +636,64 @@ class Definitions:
     def terms(self, key: str, bucket: BucketKey) -> Terms:
         """Return the terms of the class whose requests count against this bucket.
 
-        Without an entry the class has no promised rate, and may borrow the whole capacity.
+        Rate, ceiling and exemption are those of the entity that decides (`limit`); a weight may also be that of an
+        entity with a higher precedence. Without a ceiling it borrows nothing, and where nothing is promised either, up
+        to the whole capacity.
         """
-        limit, _ = self.limit(key, bucket.user or "", bucket.client_id or "")
         capacity = self.capacity(key)
-        if limit is None:
-            return Terms(0.0, 0.0 if capacity is None else capacity.rate)
-        return Terms(limit, limit)
+        deciding = self._deciding(key)
+        rates, ceilings, exempt, weights = (
+            self._rates[key],
+            self._rates[CEILINGS[key]],
+            self._rates[EXEMPT],
+            self._rates[WEIGHT],
+        )
+        weight: float | None = None
+        unbounded = 0.0 if capacity is None else capacity.rate
+        for text, static in self._levels_of(key, bucket):
+            weight = weights.get(text) if weight is None else weight
+            if static is None and not any(text in values for values in deciding):
+                continue
+            rate = rates.get(text, 0.0) if static is None else static
+            ceiling = ceilings.get(text) or (rate or unbounded)
+            return Terms(rate, max(rate, ceiling), weight or 1.0, text in exempt)
+        return Terms(0.0, unbounded, weight or 1.0)
+
+    def _levels_of(self, key: str, bucket: BucketKey) -> Iterator[tuple[str, float | None]]:
+        """Yield code and static limit of all that could decide for a bucket, the highest precedence first."""
+        user, client_id, group = bucket
+        if group is not None:
+            yield code(None, None, group=group), None
+        elif client_id is None:
+            yield code(user, None), None
+            yield from self._each_levels(self._member_users, user)
+            yield _DEFAULT_USER, None
+        elif user is not None:
+            yield code(user, client_id), None
+            yield code(user, DEFAULT), None
+            yield code(DEFAULT, client_id), None
+            yield _DEFAULT_PAIR, None
+        else:
+            own = code(None, client_id)
+            yield own, None
+            yield own, self._overrides.get((key, client_id), None)
+            yield from self._each_levels(self._member_client_ids, client_id)
+            yield _DEFAULT_CLIENT, None
+            yield _DEFAULT_CLIENT, self._defaults.get(key)
+
+    def _each_levels(self, members: Members, name: str | None) -> Iterator[tuple[str, float | None]]:
+        """Yield the group of a name, if each of its members has the budget for itself."""
+        group = members.group_of(name) if members and name else None
+        text = code(None, None, group=group)
+        if group is not None and text in self._rates[EACH]:
+            yield text, None
+
+    def _find_capacities(self) -> None:
+        """Read the capacities again from the entities that state them."""
+        self.capacities = {}
+        for scope in reversed(CAPACITY_SCOPES):
+            for key, rate in self.in_force(code(None, None, capacity=scope)).items():
+                self.capacities[key] = Capacity(rate, scope == "cluster")
 
     def catch_up_lag(self, user: str, client_id: str) -> int:  # noqa: ARG002 - TODO key
         """Return how many records before the log's end this client may read without catching up."""
@@ -399,7 +792,12 @@ class Definitions:
         for key in TOPIC_KEYS:
             self._topics[key] += (key in values) - (text in self._rates[key])
 
-    def _count_user(self, entity: Entity, change: int) -> None:
+    def _count(self, entity: Entity, change: int) -> None:
+        """Note that an entity was added (1) or removed (-1)."""
+        if entity.group is not None and (entity.user is not None or entity.client_id is not None):
+            members = self._member_client_ids if entity.user is None else self._member_users
+            name = str(entity.client_id if entity.user is None else entity.user)
+            (members.add if change > 0 else members.remove)(name, entity.group)
         if isinstance(entity.user, str):
             count = self._users.get(entity.user, 0) + change
             if count:
@@ -449,27 +847,14 @@ def candidates(definitions: Definitions, key: str, user: str, client_id: str) ->
     >>> [(one.entity.user, one.entity.client_id, one.value) for one in found if one.value]
     [('ann', None, 5.0), (None, <default>, 9.0)]
     """
-    entities = [
-        Entity(user, client_id),
-        Entity(user, DEFAULT),
-        Entity(user),
-        Entity(DEFAULT, client_id),
-        Entity(DEFAULT, DEFAULT),
-        Entity(DEFAULT),
-    ]
-    if not user:
-        entities.clear()
-    own, default = Entity(client_id=client_id), Entity(client_id=DEFAULT)
-    for entity in (*entities, own):
-        yield Candidate(entity, definitions.values(entity).get(key))
-    static = [side for side in definitions.static.sides() if side[1] == key]
-    for name, _, _, overrides in static:
-        if client_id in overrides:
-            yield Candidate(own, float(overrides[client_id]), f"{name}_override")
-    yield Candidate(default, definitions.values(default).get(key))
-    for name, _, value, _ in static:
-        if value is not None:
-            yield Candidate(default, float(value), f"{name}_default")
+    sides = [side for side in definitions.static.sides() if side[1] == key]
+    for text, static in definitions.precedence(key, user, client_id):
+        entity = entity_of(text)
+        if static is None:
+            yield Candidate(entity, definitions.in_force(text).get(key))
+        else:
+            word = "override" if entity.client_id is not DEFAULT else "default"
+            yield Candidate(entity, static, f"{sides[0][0]}_{word}")
 
 
 def match(definitions: Definitions, key: str, user: str, client_id: str) -> Candidate | None:
@@ -477,7 +862,7 @@ def match(definitions: Definitions, key: str, user: str, client_id: str) -> Cand
 
     >>> entries = {Entity(client_id=DEFAULT): {"producer_byte_rate": 9}}
     >>> match(Definitions(entries), "producer_byte_rate", "ann", "a").entity
-    Entity(user=None, client_id=<default>, ip=None, topic=None)
+    Entity(client_id=<default>)
     """
     return next((one for one in candidates(definitions, key, user, client_id) if one.value is not None), None)
 

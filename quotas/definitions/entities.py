@@ -1,5 +1,6 @@
 """Quota entities: user, client id, IP address, topic, or the default of one of them (KIP-13, KIP-55, KIP-612;
-kafka-quotas.md §1.3; topics are Sluice's own).
+kafka-quotas.md §1.3). Sluice's own are topics, groups of clients, the members of groups, capacities, and entries for
+certain times.
 
 A missing part is `None`, the default entity of a part is `DEFAULT`. The literal name "<default>" does not exist here:
 it is how the quotas file spells `DEFAULT`. Limits and the order of precedence are in `definitions`.
@@ -28,25 +29,56 @@ Name = str | Default | None
 
 
 class Entity(NamedTuple):
-    """The entity that a quota applies to: a user, a client id, both together, an IP address, or a topic.
+    """The entity that a quota applies to: a user, a client id, both together, an IP address, a topic, or a group.
 
-    A field is a name, DEFAULT for the default entity, or None if the field is not part of the entity.
+    A field is a name, DEFAULT for the default entity, or None if the field is not part of the entity. A group together
+    with a user or a client id is the membership of that name in the group.
+
+    Attributes:
+        capacity: "broker" for what each broker takes and gives, "cluster" for all brokers together.
+        when: the times at which the entry holds, as `quotas.definitions.times` writes them; None: at all times.
     """
 
     user: Name = None
     client_id: Name = None
     ip: Name = None
     topic: Name = None
+    group: str | None = None
+    capacity: str | None = None
+    when: str | None = None
+
+    def __repr__(self) -> str:
+        """Return the entity with the parts that it has."""
+        parts = zip(self._fields, self, strict=True)
+        return f"Entity({', '.join(f'{part}={name!r}' for part, name in parts if name is not None)})"
 
 
-def code(user: Name, client_id: Name, ip: Name = None, topic: Name = None) -> str:
+def code(
+    user: Name,
+    client_id: Name,
+    ip: Name = None,
+    topic: Name = None,
+    group: str | None = None,
+    capacity: str | None = None,
+    when: str | None = None,
+) -> str:
     """Return the code of an entity: a string, different for each entity, that serves as a key of dicts.
 
     >>> code("ann", DEFAULT), code(None, "a"), code("1:", "a"), code(None, None, "::1")
     ('3~:ann', '-=:a', '2=:1:a', 'i=:::1')
-    >>> code(None, None, topic="orders")
-    't=:orders'
+    >>> code(None, None, topic="orders"), code(None, None, group="web"), code("ann", None, group="web")
+    ('t=:orders', 'g=:web', 'g3u:webann')
+    >>> code(None, None, capacity="broker"), code("ann", None, when="hours=sat")
+    ('c=:broker', 'w9=:hours=sat3-:ann')
     """
+    if when is not None:
+        return f"w{len(when)}=:{when}{code(user, client_id, ip, topic, group, capacity)}"
+    if group is not None:
+        if user is None and client_id is None:
+            return f"g=:{group}"
+        return f"g{len(group)}{'c' if user is None else 'u'}:{group}{client_id if user is None else user}"
+    if capacity is not None:
+        return f"c=:{capacity}"
     if topic is not None:
         return "t~:" if topic is DEFAULT else f"t=:{topic}"
     if ip is not None:
@@ -66,9 +98,9 @@ def entity_of(text: str) -> Entity:
     """Return the entity that a string made by `code` stands for.
 
     >>> entity_of("3~:ann")
-    Entity(user='ann', client_id=<default>, ip=None, topic=None)
-    >>> entity_of("i=:::1").ip, entity_of("t=:orders").topic
-    ('::1', 'orders')
+    Entity(user='ann', client_id=<default>)
+    >>> entity_of("i=:::1"), entity_of("t=:orders"), entity_of("g3u:webann"), entity_of("w9=:hours=sat3-:ann")
+    (Entity(ip='::1'), Entity(topic='orders'), Entity(user='ann', group='web'), Entity(user='ann', when='hours=sat'))
     """
     head, _, names = text.partition(":")
     kind, sign = head[:-1], head[-1]
@@ -76,6 +108,8 @@ def entity_of(text: str) -> Entity:
         return Entity(ip=DEFAULT if sign == "~" else names)
     if kind == "t":
         return Entity(topic=DEFAULT if sign == "~" else names)
+    if kind and kind[0] in "gcw":
+        return _own_entity(kind, sign, names)
     user: Name = None
     if kind == "~":
         user = DEFAULT
@@ -85,6 +119,19 @@ def entity_of(text: str) -> Entity:
     if sign != "-":
         client_id = DEFAULT if sign == "~" else names
     return Entity(user, client_id)
+
+
+def _own_entity(kind: str, sign: str, names: str) -> Entity:
+    """Return the entity with one of Sluice's own parts: group, capacity, or when."""
+    if kind == "c":
+        return Entity(capacity=names)
+    if kind == "g":
+        return Entity(group=names)
+    length = int(kind[1:])
+    first, rest = names[:length], names[length:]
+    if kind[0] == "w":
+        return entity_of(rest)._replace(when=first)
+    return Entity(user=rest, group=first) if sign == "u" else Entity(client_id=rest, group=first)
 
 
 def ip_name(text: str) -> str | None:

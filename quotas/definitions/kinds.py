@@ -144,5 +144,21 @@ USER_KEYS: Final = _keys_of("client", "user")
 IP_KEYS: Final = _keys_of("ip")
 TOPIC_KEYS: Final = _keys_of("topic")
 BYTE_RATES: Final = tuple(key for key, kind in BY_KEY.items() if kind.unit is BYTES)
-WHOLE_KEYS: Final = tuple(key for key, kind in BY_KEY.items() if kind.whole_max is not None)
 INT_KEYS: Final = tuple(key for key, kind in BY_KEY.items() if kind.whole_max == INT_MAX)
+
+# Sluice's own keys, which say on what terms an entity uses a capacity; Kafka's tools do not know them.
+PRODUCER_CEILING: Final = "producer_byte_rate_ceiling"
+CONSUMER_CEILING: Final = "consumer_byte_rate_ceiling"
+WEIGHT: Final = "weight"
+EXEMPT: Final = "exempt"
+CEILINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {PRODUCER_BYTE_RATE: PRODUCER_CEILING, CONSUMER_BYTE_RATE: CONSUMER_CEILING}
+)
+WHOLE_KEYS: Final = (*(key for key, kind in BY_KEY.items() if kind.whole_max is not None), *CEILINGS.values())
+TERM_KEYS: Final = (PRODUCER_CEILING, CONSUMER_CEILING, WEIGHT, EXEMPT)
+WEIGHT_MAX: Final = 1e6
+EACH: Final = "each"  # of a group: each of its members has the group's budget for itself
+MEMBER: Final = "member"  # of a name in a group
+FLAG_KEYS: Final = (EXEMPT, EACH, MEMBER)  # 1.0 or missing
+GROUP_KEYS: Final = (*CLIENT_KEYS, *TERM_KEYS, EACH)
+ALL_KEYS: Final = (*KEYS, *TERM_KEYS, EACH, MEMBER)

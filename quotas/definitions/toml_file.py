@@ -1,9 +1,20 @@
 """The quotas file: TOML text ↔ definitions, lossless in both directions (KIP-13, with Kafka's keys).
 
     [[quota]]
-    client_id = "reports"             # or user, both together, ip, or topic; "<default>" is the default entity
+    client_id = "reports"             # or user, both together, ip, topic, or group; "<default>": the default entity
     producer_byte_rate = 2000000      # or "2M": k M G are powers of 1000, Ki Mi Gi of 1024
     consumer_byte_rate = "4M"
+    consumer_byte_rate_ceiling = "8M" # terms of a capacity: ceilings, weight, exempt
+    hours = "mon-fri 22:00-06:00"     # times at which the entry holds (`times`): from, until, hours, time_zone
+
+    [[group]]                         # `toml_groups`
+    name = "team-web"
+    client_ids = ["web-*"]
+
+    [[capacity]]
+    scope = "broker"                  # or "cluster"
+    in = "80M"                        # from clients to brokers
+    out = "200M"
 
 Behavior: the checks are Kafka's (kafka-quotas.md §6.1): no empty names, no repeated entity, values greater
 than 0, whole numbers for byte rates. An error names the table's index, the key and the value. The proxy opens and
@@ -17,10 +28,32 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
+from quotas.definitions import times
 from quotas.definitions.amounts import parse_amount, write_like
-from quotas.definitions.definitions import ENTITIES_MAX, Definitions, StaticQuotas, check_entity, check_value
+from quotas.definitions.definitions import (
+    CAPACITY_SCOPES,
+    ENTITIES_MAX,
+    Definitions,
+    StaticQuotas,
+    check_ceilings,
+    check_entity,
+    check_members,
+    check_value,
+)
 from quotas.definitions.entities import DEFAULT, Entity, Name, canonical, code
-from quotas.definitions.kinds import KEYS, LONG_MAX, WHOLE_KEYS
+from quotas.definitions.kinds import (
+    CONSUMER_BYTE_RATE,
+    EACH,
+    EXEMPT,
+    FLAG_KEYS,
+    KEYS,
+    LONG_MAX,
+    MEMBER,
+    PRODUCER_BYTE_RATE,
+    TERM_KEYS,
+    WHOLE_KEYS,
+)
+from quotas.definitions.toml_groups import Group, edited_group, groups_of, quoted, read_group, render_group
 from quotas.errors import AmountError, DefinitionError, FormError, TomlError, hint
 
 # ----------------------------------------------------------------------------------------------------
@@ -90,12 +123,16 @@ def _check(document: dict[str, object]) -> None:
 #
 # TOML's own reader takes 45 us per table. Read line by line, a plain table takes 3 us; any other table goes to TOML's
 # reader alone. Cutting is sound because each piece is checked: a text whose pieces are all valid TOML, with nothing in
-# front of the first `[[quota]]` and exactly one table each, has the same meaning as a whole. A wrong cut (a `[[quota]]`
+# front of the first table and exactly one table each, has the same meaning as a whole. A wrong cut (a `[[quota]]`
 # within a multi-line string) is not valid TOML, and the caller falls back to the whole text.
 
 # What TOML allows behind "#".
 COMMENT: Final = r"#[^\x00-\x08\x0a-\x1f\x7f]*"
-HEADER: Final = re.compile(rf"[ \t]*\[\[[ \t]*quota[ \t]*\]\][ \t]*(?:{COMMENT})?\r?\n?")
+QUOTA: Final = "quota"
+GROUP: Final = "group"
+CAPACITY: Final = "capacity"
+TABLES: Final = (QUOTA, GROUP, CAPACITY)
+HEADER: Final = re.compile(rf"[ \t]*\[\[[ \t]*({'|'.join(TABLES)})[ \t]*\]\][ \t]*(?:{COMMENT})?\r?\n?")
 _LINE: Final = re.compile(
     r"[ \t]*(?:"
     # A bare key, then a text without escapes, or a number.
@@ -120,6 +157,18 @@ def blocks(lines: Iterable[str]) -> Iterator[str]:
     yield "".join(found)
 
 
+def kind_of(block: str) -> str:
+    """Return which table a block of `blocks` begins with.
+
+    >>> kind_of("[[group]] # web")
+    'group'
+    """
+    if block.startswith("[[quota]]"):
+        return QUOTA
+    match = HEADER.match(block)
+    return QUOTA if match is None else match[1]
+
+
 def is_preamble(text: str) -> bool:
     """Whether this text before the first table has only comments and blank lines."""
     try:
@@ -129,7 +178,7 @@ def is_preamble(text: str) -> bool:
 
 
 def table(block: str) -> dict[str, object] | None:
-    """Parse one block of `blocks`; None if the text is not exactly one `[[quota]]` table with comments."""
+    """Parse one block of `blocks`; None if the text is not exactly one table with comments."""
     found: dict[str, object] = {}
     within = False
     for line in block.split("\n"):
@@ -156,7 +205,7 @@ def _slow(block: str) -> dict[str, object] | None:
         document = loads(block)
     except TomlError:
         return None
-    tables = document.get("quota")
+    tables = document.get(kind_of(block))
     if len(document) == 1 and isinstance(tables, list) and len(tables) == 1 and isinstance(tables[0], dict):
         found: dict[str, object] = tables[0]
         return found
@@ -164,10 +213,17 @@ def _slow(block: str) -> dict[str, object] | None:
 
 
 _CONFIGURATION: Final = (
-    "a quotas file has [[quota]] tables alone; is this Sluice's configuration, which --config takes?"
+    "a quotas file has [[quota]], [[group]] and [[capacity]] tables alone; is this Sluice's configuration, which "
+    "--config takes?"
 )
-_PARTS: Final = Entity._fields
+_PARTS: Final = ("user", "client_id", "ip", "topic", "group")  # of an entity, as a [[quota]] table names it
+_LIMITS: Final = {key: key for key in (*KEYS, *TERM_KEYS)}  # keys by their names in the file
+_CAPACITY_LIMITS: Final = {"in": PRODUCER_BYTE_RATE, "out": CONSUMER_BYTE_RATE}
+_SCOPE: Final = "scope"
 _DEFAULT_TEXT: Final = DEFAULT.value
+
+Entries = list[tuple[Entity, dict[str, float]]]
+"""Entities with their limits. A group may be among those of two tables: of its own, and of a `[[quota]]`."""
 
 
 def parse(text: str, static: StaticQuotas | None = None) -> Definitions:
@@ -178,31 +234,108 @@ def parse(text: str, static: StaticQuotas | None = None) -> Definitions:
         `quota[3].ip`.
     """
     definitions = Definitions(None, static)
+    linked: dict[str, Entries] = {}
+    places = _Places()
+    known: set[str] = set()
     for index, block in enumerate(blocks(io.StringIO(text, newline="\n"))):
-        path = f"quota[{index - 1}]"
         if index == 0:
             if not is_preamble(block):
                 return _parse_whole(text, static)
             continue
-        try:
-            entity, values = entry(block, path)
-        except FormError:
+        kind = kind_of(block)
+        path = places.next(kind)
+        found = table(block)
+        if found is None:
             return _parse_whole(text, static)
-        _put(definitions, entity, values, path)
+        _take(definitions, linked, known, kind, found, path)
+    _put_linked(definitions, linked)
     return definitions
 
 
-def entry(block: str, path: str) -> tuple[Entity, dict[str, float]]:
-    """Parse the text of one `[[quota]]` table; returns its entity and its limits by quota key.
+def piece(block: str, path: str) -> tuple[str, Entries]:
+    """Parse the text of one table; returns its name, which no other table of a file may have, and its entities.
 
     Raises:
         DefinitionError: the entity or a limit is invalid; `path` is its place in the file, for the message.
-        FormError: the text is not one `[[quota]]` table.
+        FormError: the text is not one table.
     """
     found = table(block)
     if found is None:
-        raise FormError(f"{path} is not one [[quota]] table")
-    return _entry(found, path)
+        raise FormError(f"{path} is not one [[{kind_of(block)}]] table")
+    return _piece(kind_of(block), found, path)
+
+
+def _piece(kind: str, found: Mapping[str, object], path: str) -> tuple[str, Entries]:
+    if kind == GROUP:
+        group = read_group(found, path)
+        for entity, _ in group.entries():
+            check_entity(entity, path)
+        return _group_piece(group.name), list(group.entries())
+    entity, values = _entry(found, path) if kind == QUOTA else _capacity(found, path)
+    return code(*entity), [(entity, values)]
+
+
+def _group_piece(name: str) -> str:
+    """Return the name of a group's `[[group]]` table; its `[[quota]]` has the group's code."""
+    return f"{GROUP} {name}"
+
+
+class _Places:
+    """Counts the tables of each kind; gives each its place in the file, such as quota[3]."""
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(TABLES, 0)
+
+    def next(self, kind: str) -> str:
+        """Return the place of the next table of this kind."""
+        self._counts[kind] += 1
+        return f"{kind}[{self._counts[kind] - 1}]"
+
+
+def _take(
+    definitions: Definitions,
+    linked: dict[str, Entries],
+    known: set[str],
+    kind: str,
+    found: Mapping[str, object],
+    path: str,
+) -> None:
+    """Put the entity of a table into `definitions`; those that depend on other tables into `linked`."""
+    name, entries = _piece(kind, found, path)
+    if name in known:
+        raise DefinitionError(path, f"{_describe(kind, entries)} is defined twice")
+    known.add(name)
+    if kind != QUOTA or entries[0][0].group is not None:
+        linked[name] = entries
+        return
+    entity, values = entries[0]
+    definitions.put(entity, values, path)
+
+
+def _put_linked(definitions: Definitions, linked: Mapping[str, Entries]) -> None:
+    for entity, values in _joined(linked).items():
+        definitions.put(entity, values)
+
+
+def _joined(linked: Mapping[str, Entries]) -> dict[Entity, dict[str, float]]:
+    """Return the entities of tables that depend on each other, each with all of its limits.
+
+    Raises:
+        DefinitionError: two tables contradict each other.
+    """
+    found: dict[Entity, dict[str, float]] = {}
+    for entries in linked.values():
+        for entity, values in entries:
+            found.setdefault(entity, {}).update(values)
+    check_members(entity for entity, values in found.items() if MEMBER in values)
+    one, other = (found.get(Entity(capacity=scope), {}) for scope in CAPACITY_SCOPES)
+    for name, key in _CAPACITY_LIMITS.items():
+        if key in one and key in other:
+            scopes = " and ".join(CAPACITY_SCOPES)
+            raise DefinitionError(
+                f"{CAPACITY}.{name}", f"is stated for the scopes {scopes}; state one of them"
+            )
+    return found
 
 
 def _parse_whole(text: str, static: StaticQuotas | None) -> Definitions:
@@ -212,17 +345,21 @@ def _parse_whole(text: str, static: StaticQuotas | None) -> Definitions:
     except TomlError as error:
         raise DefinitionError("", f"not TOML: {error}") from error
     for key in document:
-        if key != "quota":
+        if key not in TABLES:
             raise DefinitionError(str(key), _unknown(str(key), document[key]))
-    tables = document.get("quota", [])
-    if not isinstance(tables, list):
-        raise DefinitionError("quota", f"must be a list of [[quota]] tables, not {shown(tables)}")
     definitions = Definitions(None, static)
-    for index, found in enumerate(tables):
-        path = f"quota[{index}]"
-        if not isinstance(found, dict):
-            raise DefinitionError(path, f"must be a table, not {shown(found)}")
-        _put(definitions, *_entry(found, path), path)
+    linked: dict[str, Entries] = {}
+    known: set[str] = set()
+    for kind in TABLES:
+        tables = document.get(kind, [])
+        if not isinstance(tables, list):
+            raise DefinitionError(kind, f"must be a list of [[{kind}]] tables, not {shown(tables)}")
+        for index, found in enumerate(tables):
+            path = f"{kind}[{index}]"
+            if not isinstance(found, dict):
+                raise DefinitionError(path, f"must be a table, not {shown(found)}")
+            _take(definitions, linked, known, kind, found, path)
+    _put_linked(definitions, linked)
     return definitions
 
 
@@ -234,37 +371,68 @@ def _unknown(key: str, value: object) -> str:
         return "unknown table; did you mean [[quota]]?"
     if isinstance(value, dict | list):
         return _CONFIGURATION
-    return f"unknown key, value {shown(value)}; known: quota"
-
-
-def _put(definitions: Definitions, entity: Entity, values: Mapping[str, float], path: str) -> None:
-    if entity in definitions:
-        raise DefinitionError(path, f"{_describe(entity)} is defined twice")
-    definitions.put(entity, values, path)
+    return f"unknown key, value {shown(value)}; known: {', '.join(TABLES)}"
 
 
 def render(definitions: Definitions) -> str:
     """Return the text of a quotas file with these quotas; static settings are not part of it."""
-    return "\n".join(render_table(entity, values) for entity, values in definitions.entries())
+    groups = groups_of(definitions.entries())
+    texts: list[str] = []
+    for entity, values in definitions.entries():
+        group = groups.pop(entity.group, None) if entity.group is not None else None
+        if group is not None and not group.empty:
+            texts.append(render_group(group))
+        limits = {key: value for key, value in values.items() if key not in (EACH, MEMBER)}
+        if limits:
+            texts.append(render_table(entity, limits))
+    return "\n".join(texts)
 
 
 def render_table(entity: Entity, values: Mapping[str, float]) -> str:
-    """Return the text of one entity's `[[quota]]` table, with a newline at its end."""
-    lines = ["[[quota]]\n"]
-    for part, name in zip(_PARTS, entity, strict=True):
+    """Return the text of one entity's `[[quota]]` or `[[capacity]]` table, with a newline at its end."""
+    if entity.capacity is not None:
+        lines = [f"[[{CAPACITY}]]\n", f"{_SCOPE} = {quoted(entity.capacity)}\n"]
+    else:
+        lines = [f"[[{QUOTA}]]\n"]
+    for part in _PARTS:
+        name = getattr(entity, part)
         if name is not None:
-            lines.append(f"{part} = {_quoted(_DEFAULT_TEXT if name is DEFAULT else str(name))}\n")
-    lines += [f"{key} = {render_value(key, value)}\n" for key, value in values.items()]
+            lines.append(f"{part} = {quoted(_DEFAULT_TEXT if name is DEFAULT else str(name))}\n")
+    if entity.when is not None:
+        for field, value in times.parse(entity.when).fields().items():
+            lines.append(f"{field} = {value if field in (times.FROM, times.UNTIL) else quoted(value)}\n")
+    names = {key: name for name, key in _names_of(entity).items()}
+    lines += [f"{names[key]} = {render_value(key, value)}\n" for key, value in values.items()]
     return "".join(lines)
 
 
-def render_value(key: str, value: float) -> str:
-    """Return a limit as a TOML number; without a fraction for keys that take whole numbers.
+def _names_of(entity: Entity) -> Mapping[str, str]:
+    """Return the quota keys of an entity's table, by their names in the file."""
+    return _LIMITS if entity.capacity is None else _CAPACITY_LIMITS
 
-    >>> render_value("producer_byte_rate", 2e6), render_value("request_percentage", 2e6)
-    ('2000000', '2000000.0')
+
+def render_value(key: str, value: float) -> str:
+    """Return a limit as a TOML value; without a fraction for keys that take whole numbers, and true for flags.
+
+    >>> render_value("producer_byte_rate", 2e6), render_value("request_percentage", 2e6), render_value("exempt", 1.0)
+    ('2000000', '2000000.0', 'true')
     """
+    if key in FLAG_KEYS:
+        return "true"
     return str(int(value)) if key in WHOLE_KEYS else repr(float(value))
+
+
+def parse_value(key: str, value: object, path: str) -> float:
+    """Parse the value of a quota key: a limit (`parse_limit`), or true for a flag such as `exempt`, which is 1.
+
+    >>> parse_value("exempt", True, "x"), parse_value("weight", "2", "x")
+    (1.0, 2.0)
+    """
+    if key in FLAG_KEYS:
+        if value is not True and value not in ("true", 1, "1"):
+            raise DefinitionError(path, f"must be true, not {shown(value)}; without the key it is not so")
+        return 1.0
+    return parse_limit(value, path)
 
 
 def parse_limit(value: object, path: str) -> float:
@@ -285,39 +453,79 @@ def parse_limit(value: object, path: str) -> float:
 def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, float]]:
     """Return the entity and the limits of one `[[quota]]` table."""
     names: dict[str, Name] = {}
-    values: dict[str, float] = {}
+    when: dict[str, object] = {}
     for key, value in table.items():
-        if key not in _PARTS:
-            if key not in KEYS:
-                raise DefinitionError(
-                    f"{path}.{key}", f"unknown key, value {shown(value)}; {hint(key, (*_PARTS, *KEYS))}"
-                )
+        if key in _LIMITS:
             continue
+        if key in times.FIELDS:
+            when[key] = value
+            continue
+        if key not in _PARTS:
+            known = (*_PARTS, *_LIMITS, *times.FIELDS)
+            raise DefinitionError(f"{path}.{key}", f"unknown key, value {shown(value)}; {hint(key, known)}")
         if not isinstance(value, str):
             raise DefinitionError(f"{path}.{key}", f"must be a string, not {shown(value)}")
         names[key] = DEFAULT if value == _DEFAULT_TEXT else value
-    entity = canonical(Entity(**names))
-    check_entity(entity, path)
-    for key, value in table.items():
-        if key not in _PARTS:
-            amount = parse_limit(value, f"{path}.{key}")
-            check_value(entity, key, amount, f"{path}.{key}")
-            values[key] = amount
+    entity = _entity(names, when, path)
+    values = _values(entity, table, path)
     if not values:
-        raise DefinitionError(path, f"{_describe(entity)} has no limit")
+        raise DefinitionError(path, f"{_describe(QUOTA, [(entity, {})])} has no limit")
+    check_ceilings(values, path)
     return entity, values
 
 
-def _describe(entity: Entity) -> str:
-    return ", ".join(
-        f"{part} {name!r}" for part, name in zip(_PARTS, entity, strict=True) if name is not None
+def _entity(names: Mapping[str, Name], when: Mapping[str, object], path: str) -> Entity:
+    group = names.get("group")
+    entity = Entity(
+        names.get("user"),
+        names.get("client_id"),
+        names.get("ip"),
+        names.get("topic"),
+        group if group is None else str(group) if group is not DEFAULT else _DEFAULT_TEXT,
+        when=str(times.read(when, path)) if when else None,
     )
+    if group is not None and len(names) > 1:
+        others = " or ".join(part for part in _PARTS if part != "group")
+        raise DefinitionError(f"{path}.group", f"{group!r} cannot be combined with {others}")
+    entity = canonical(entity)
+    check_entity(entity, path)
+    return entity
 
 
-def _quoted(text: str) -> str:
-    """Encode a text as a TOML basic string."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}" for c in escaped) + '"'
+def _values(entity: Entity, table: Mapping[str, object], path: str) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for name, key in _names_of(entity).items():
+        if name in table and not (key == EXEMPT and table[name] is False):
+            values[key] = parse_value(key, table[name], f"{path}.{name}")
+            check_value(entity, key, values[key], f"{path}.{name}")
+    return values
+
+
+def _capacity(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, float]]:
+    """Return the entity and the values of one `[[capacity]]` table."""
+    for name, value in table.items():
+        if name != _SCOPE and name not in _CAPACITY_LIMITS:
+            known = (_SCOPE, *_CAPACITY_LIMITS)
+            raise DefinitionError(f"{path}.{name}", f"unknown key, value {shown(value)}; {hint(name, known)}")
+    scope = table.get(_SCOPE)
+    if scope not in CAPACITY_SCOPES:
+        raise DefinitionError(
+            f"{path}.{_SCOPE}", 'must be "broker" (of each broker) or "cluster" (of all brokers together)'
+        )
+    entity = Entity(capacity=str(scope))
+    values = _values(entity, table, path)
+    if not values:
+        raise DefinitionError(path, "states no capacity: in (from clients to brokers), out, or both")
+    return entity, values
+
+
+def _describe(kind: str, entries: Entries) -> str:
+    entity = entries[0][0]
+    if kind == GROUP:
+        return f"{GROUP} {entity.group!r}"
+    return ", ".join(
+        f"{part} {name!r}" for part, name in zip(Entity._fields, entity, strict=True) if name is not None
+    )
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -335,7 +543,7 @@ def _quoted(text: str) -> str:
 # parsed again before it is used: a form that the line editor does not know (a quoted key with escapes) is written anew,
 # in plain form.
 #
-# A file that is not a sequence of `[[quota]]` tables (one array in one line) is read but not edited: FormError. This
+# A file that is not a sequence of such tables (one array in one line) is read but not edited: FormError. This
 # module does no IO. Every loop over all tables iterates through `pace`, so that the caller can slow it down; freeing
 # 100,000 tables at once takes Python tens of milliseconds, so texts are kept and shared.
 
@@ -346,6 +554,7 @@ Edit = dict[str, str]
 Pace = Callable[[Iterable[tuple[str, str]]], Iterable[tuple[str, str]]]
 
 _PREAMBLE: Final = ""  # no entity's code
+_LINKED: Final = ("g", "c", "w")  # the codes and names of tables that may depend on others begin so
 _PIECES_AT_ONCE: Final = 1000  # joined in one go: about 0.1 ms
 _LIMIT: Final = re.compile(
     r"""([ \t]*["']?([A-Za-z_]+)["']?[ \t]*=[ \t]*)("[^"]*"|'[^']*'|[^\s#"']+)(.*)""", re.DOTALL
@@ -355,8 +564,11 @@ _LIMIT: Final = re.compile(
 class Document:
     """The text of a quotas file, cut into its tables, so that one can be edited and all others stay as they are."""
 
-    def __init__(self, pieces: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, pieces: dict[str, str] | None = None, linked: dict[str, Entries] | None = None
+    ) -> None:
         self._pieces = pieces or {_PREAMBLE: ""}
+        self._linked = linked or {}  # what tables of groups and capacities stand for, by name
 
     @classmethod
     def read(
@@ -374,30 +586,42 @@ class Document:
 
         Raises:
             DefinitionError: an invalid definition.
-            FormError: the text is not a sequence of `[[quota]]` tables.
+            FormError: the text is not a sequence of tables.
         """
         old = before._pieces if before else {}
+        old_linked = before._linked if before else {}
+        linked: dict[str, Entries] = {}
+        places = _Places()
         known = {text: name for name, text in pace(old.items()) if name}
         pieces: dict[str, str] = {}
         changed = Definitions()
         for index, text in enumerate(blocks(lines)):
             if index == 0:
                 if not is_preamble(text):
-                    raise FormError("what stands before the first [[quota]] is more than comments")
+                    raise FormError("what stands before the first table is more than comments")
                 pieces[_PREAMBLE] = text
                 continue
-            path = f"quota[{index - 1}]"
+            kind = kind_of(text)
+            path = places.next(kind)
             name = known.pop(text, None)  # so that little is left of it when it is freed
-            if name is None:
-                entity, values = entry(text, path)
-                name = code(*entity)
-                changed.put(entity, values, path)
+            if name is not None:
+                if name in old_linked:
+                    linked[name] = old_linked[name]
+            else:
+                name, entries = piece(text, path)
+                if kind != QUOTA or entries[0][0].group is not None:
+                    linked[name] = entries
+                else:
+                    changed.put(*entries[0], path)
             if name in pieces:
                 raise DefinitionError(path, "this entity is defined twice")
             if len(pieces) > ENTITIES_MAX:
                 raise DefinitionError(path, f"more than {ENTITIES_MAX} entities")
             pieces[name] = old[name] if name in old and old[name] == text else text
-        return cls(pieces), changed, [name for name, _ in pace(old.items()) if name not in pieces]
+        gone = [
+            name for name, _ in pace(old.items()) if name not in pieces and name not in old_linked
+        ] + _put_differences(changed, _joined(old_linked), _joined(linked))
+        return cls(pieces, linked), changed, gone
 
     def empty(self, pace: Pace = iter) -> None:
         """Free this document's texts one by one, with the pauses of `pace`, after another one has replaced it."""
@@ -412,16 +636,44 @@ class Document:
         """
         edit: Edit = {}
         newline = _newline(self._pieces[next(reversed(self._pieces))])
+        groups: dict[str, Group] = {}
         for entity, values in changes:
+            limits = values
+            if entity.group is not None and entity.when is None:
+                group = groups.get(entity.group) or self._group(entity.group)
+                groups[entity.group] = group.changed(entity, values)
+                if entity.user is not None or entity.client_id is not None:
+                    continue
+                limits = {key: value for key, value in values.items() if key != EACH}
+                if not limits and code(*entity) not in self._pieces:
+                    continue
             name = code(*entity)
             text = self._pieces.get(name, "")
-            if values:
+            if limits:
                 if name not in self._pieces:
                     self._separate(edit, name)
-                edit[name] = _with_limits(text, entity, values, newline)
+                edit[name] = _with_limits(text, entity, limits, newline)
             else:
                 edit[name] = "".join(_comments(text))
+        for name, group in groups.items():
+            self._edit_group(edit, name, group, newline)
         return edit
+
+    def _group(self, name: str) -> Group:
+        """Return the group as its `[[group]]` table has it; an empty one if there is none."""
+        return groups_of(self._linked.get(_group_piece(name), [])).get(name, Group(name))
+
+    def _edit_group(self, edit: Edit, name: str, group: Group, newline: str) -> None:
+        piece_name, before = _group_piece(name), self._group(name)
+        if group == before:
+            return
+        text = self._pieces.get(piece_name, "")
+        if group.empty:
+            edit[piece_name] = "".join(_comments(text))
+            return
+        if piece_name not in self._pieces:
+            self._separate(edit, piece_name)
+        edit[piece_name] = _with_group(text, before, group, newline)
 
     def text(self, edit: Edit, pace: Pace = iter) -> Iterator[str]:
         """Yield the text of the whole file with the edit applied, in pieces; this document does not change."""
@@ -434,6 +686,11 @@ class Document:
     def apply(self, edit: Edit) -> None:
         """Apply an edit to this document; to be called after the new text is on disk."""
         for name, text in edit.items():
+            self._linked.pop(name, None)
+            if name[:1] in _LINKED and table(text) is not None:
+                entries = piece(text, "")[1]
+                if kind_of(text) != QUOTA or entries[0][0].group is not None:
+                    self._linked[name] = entries
             if text or name == _PREAMBLE:
                 self._pieces[name] = text
             else:
@@ -452,36 +709,66 @@ class Document:
             edit[last] = text + newline
 
 
+def _put_differences(
+    changed: Definitions,
+    before: Mapping[Entity, Mapping[str, float]],
+    after: Mapping[Entity, Mapping[str, float]],
+) -> list[str]:
+    """Put what is new or differs into `changed`; returns the codes of what is gone."""
+    for entity, values in after.items():
+        if before.get(entity) != values:
+            changed.put(entity, values)
+    return [code(*entity) for entity in before if entity not in after]
+
+
+def _with_group(text: str, before: Group, group: Group, newline: str) -> str:
+    """Return the text of a group's table with exactly these members and this budget."""
+    edited = edited_group(text, before, group) if table(text) is not None else ""
+    try:
+        if edited and piece(edited, "")[1] == group.entries():
+            return edited
+    except (DefinitionError, FormError):
+        pass  # a form that is not known here: written anew below
+    return _anew(text, render_group(group), newline)
+
+
 def _with_limits(text: str, entity: Entity, values: Mapping[str, float], newline: str) -> str:
     """Return one table's text with exactly these limits."""
     old = table(text) if text else None
     if old is not None:
-        edited = "".join(_lines(text, old, values))
+        edited = "".join(_lines(text, old, entity, values))
         try:
-            if entry(edited, "") == (entity, values):
+            if piece(edited, "") == (code(*entity), [(entity, values)]):
                 return edited
         except (DefinitionError, FormError):
             pass  # a form that is not known here: written anew below
+    return _anew(text, render_table(entity, values), newline)
+
+
+def _anew(text: str, rendered: str, newline: str) -> str:
+    """Return a table's new text, with the comments of its old one."""
     before, behind = _comments(text)
-    if not text or old is None:  # what stands for a table that was taken away are its comments
+    if not text or table(text) is None:  # what stands for a table that was taken away are its comments
         before, behind = before + behind, newline
     if before and not before.endswith("\n"):
         before += newline
-    return before + render_table(entity, values).replace("\n", newline) + behind
+    return before + rendered.replace("\n", newline) + behind
 
 
-def _lines(text: str, old: Mapping[str, object], values: Mapping[str, float]) -> list[str]:
+def _lines(text: str, old: Mapping[str, object], entity: Entity, values: Mapping[str, float]) -> list[str]:
     found: list[str] = []
+    names = _names_of(entity)
     left = dict(values)
     behind = 0  # where the table's last line ends
     for line in _split(text):
         match = _LIMIT.match(line)
-        key = match[2] if match else ""
-        if match and key in KEYS:
+        name = match[2] if match else ""
+        if match and name in names:
+            key = names[name]
             if key not in left:
                 continue
             value = left.pop(key)
-            same = parse_limit(old.get(key, 0), key) == value
+            same = _same(key, old.get(name, 0), value)
             found.append(line if same else f"{match[1]}{_rendered(key, value, match[3])}{match[4]}")
         else:
             found.append(line)
@@ -490,8 +777,19 @@ def _lines(text: str, old: Mapping[str, object], values: Mapping[str, float]) ->
     newline = _newline(text)
     if left and not found[behind - 1].endswith("\n"):
         found[behind - 1] += newline
-    found[behind:behind] = [f"{key} = {render_value(key, value)}{newline}" for key, value in left.items()]
+    written = {key: name for name, key in names.items()}
+    found[behind:behind] = [
+        f"{written[key]} = {render_value(key, value)}{newline}" for key, value in left.items()
+    ]
     return found
+
+
+def _same(key: str, written: object, value: float) -> bool:
+    """Whether what is written is this value of a key."""
+    try:
+        return parse_value(key, written, key) == value
+    except DefinitionError:
+        return False
 
 
 def _rendered(key: str, value: float, before: str) -> str:

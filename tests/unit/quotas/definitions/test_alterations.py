@@ -44,7 +44,7 @@ def problem(parts: Parts, *ops: tuple[str, float | None], definitions: Definitio
     ("parts", "text"),
     [
         ([], "Invalid empty client quota entity"),
-        ([("group", "a")], "Unhandled client quota entity type: group"),
+        ([("team", "a")], "Unhandled client quota entity type: team"),
         ([("user", "a"), ("user", "b")], "Invalid client quota entity, duplicate entity entry user"),
         ([("user", "")], "Empty user not supported"),
         ([("user", "a"), ("client-id", "")], "Empty client-id not supported"),
@@ -316,6 +316,6 @@ def test_invalid_filters_are_refused_as_kafka_does(components: list[Component], 
 
 
 def test_unknown_type_differs_from_an_invalid_request() -> None:
-    with pytest.raises(FilterError, match="Unsupported entity type group") as refused:
-        filter_of([("group", EXACT, "a")], strict=False)
+    with pytest.raises(FilterError, match="Unsupported entity type team") as refused:
+        filter_of([("team", EXACT, "a")], strict=False)
     assert refused.value.unsupported

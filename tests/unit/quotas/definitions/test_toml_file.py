@@ -54,7 +54,7 @@ def one(*lines: str) -> str:
     return "\n".join(["[[quota]]", *lines, ""])
 
 
-ALONE = r"a quotas file has \[\[quota\]\] tables alone"
+ALONE = r"a quotas file has \[\[quota\]\], \[\[group\]\] and \[\[capacity\]\] tables alone"
 
 
 @pytest.mark.parametrize(
