@@ -34,7 +34,9 @@ from quotas.definitions.entities import DEFAULT, BucketKey, Entity, canonical, c
 from quotas.definitions.groups import Conflict, Members, check_member, conflict
 from quotas.definitions.kinds import (
     ALL_KEYS,
-    BYTE_RATES,
+    CAPACITY_KEYS,
+    CATCH_UP_BYTE_RATE,
+    CATCH_UP_LAG,
     CEILINGS,
     CLIENT_KEYS,
     CONNECTION_CREATION_RATE,
@@ -103,7 +105,7 @@ def keys_of(entity: Entity) -> tuple[str, ...]:
     if entity.ip is not None:
         return IP_KEYS
     if entity.capacity is not None:
-        return BYTE_RATES
+        return CAPACITY_KEYS
     if entity.group is not None:
         if entity.user is not None or entity.client_id is not None:
             return (MEMBER,)
@@ -630,8 +632,11 @@ class Definitions:
         return _Level(text, own if text in self._rates[EACH] else BucketKey(None, None, group))
 
     def capacity(self, key: str) -> Capacity | None:
-        """Return the capacity for this quota key, producer_byte_rate or consumer_byte_rate; None if none is stated."""
-        return self.capacities.get(key)
+        """Return the capacity that the classes of this quota key share; None if none is stated.
+
+        What is read behind the log's end (catch_up_byte_rate) shares that of consumer_byte_rate.
+        """
+        return self.capacities.get(CONSUMER_BYTE_RATE if key == CATCH_UP_BYTE_RATE else key)
 
     def terms(self, key: str, bucket: BucketKey) -> Terms:
         """Return the terms of the class whose requests count against this bucket.
@@ -695,9 +700,15 @@ class Definitions:
             for key, rate in self.in_force(code(None, None, capacity=scope)).items():
                 self.capacities[key] = Capacity(rate, scope == "cluster")
 
-    def catch_up_lag(self, user: str, client_id: str) -> int:  # noqa: ARG002 - TODO key
-        """Return how many records before the log's end this client may read without catching up."""
-        return CATCH_UP_LAG_DEFAULT
+    def catch_up_lag(self, user: str, client_id: str) -> int:
+        """Return how many records before the log's end this client may read without catching up.
+
+        >>> entries = {Entity(client_id="a"): {"catch_up_byte_rate": 1e6, "catch_up_lag": 500}}
+        >>> Definitions(entries).catch_up_lag("", "a"), Definitions(entries).catch_up_lag("", "b")
+        (500, 10000)
+        """
+        found, _ = self.limit(CATCH_UP_LAG, user, client_id)
+        return CATCH_UP_LAG_DEFAULT if found is None else int(found)
 
     def connection_rate(self, ip: str) -> float | None:
         """Return the connections per second that an IP address (canonical, see `ip_name`) may create; None: unlimited.

@@ -143,19 +143,34 @@ CLIENT_KEYS: Final = _keys_of("client")
 USER_KEYS: Final = _keys_of("client", "user")
 IP_KEYS: Final = _keys_of("ip")
 TOPIC_KEYS: Final = _keys_of("topic")
+CAPACITY_KEYS: Final = TOPIC_KEYS  # one for each direction
+KAFKA_KEYS: Final = tuple(key for key in KEYS if key != CATCH_UP_BYTE_RATE)
 BYTE_RATES: Final = tuple(key for key, kind in BY_KEY.items() if kind.unit is BYTES)
 INT_KEYS: Final = tuple(key for key, kind in BY_KEY.items() if kind.whole_max == INT_MAX)
 
-# Sluice's own keys, which say on what terms an entity uses a capacity; Kafka's tools do not know them.
+# Sluice's own keys, which say on what terms an entity uses a capacity, and what is catching up; Kafka's tools do not
+# know them.
 PRODUCER_CEILING: Final = "producer_byte_rate_ceiling"
 CONSUMER_CEILING: Final = "consumer_byte_rate_ceiling"
+CATCH_UP_CEILING: Final = "catch_up_byte_rate_ceiling"
 WEIGHT: Final = "weight"
 EXEMPT: Final = "exempt"
 CEILINGS: Final[Mapping[str, str]] = MappingProxyType(
-    {PRODUCER_BYTE_RATE: PRODUCER_CEILING, CONSUMER_BYTE_RATE: CONSUMER_CEILING}
+    {
+        PRODUCER_BYTE_RATE: PRODUCER_CEILING,
+        CONSUMER_BYTE_RATE: CONSUMER_CEILING,
+        CATCH_UP_BYTE_RATE: CATCH_UP_CEILING,
+    }
 )
-WHOLE_KEYS: Final = (*(key for key, kind in BY_KEY.items() if kind.whole_max is not None), *CEILINGS.values())
-TERM_KEYS: Final = (PRODUCER_CEILING, CONSUMER_CEILING, WEIGHT, EXEMPT)
+CATCH_UP_LAG: Final = (
+    "catch_up_lag"  # in records: what a consumer reads further behind the log's end is catch-up
+)
+WHOLE_KEYS: Final = (
+    *(key for key, kind in BY_KEY.items() if kind.whole_max is not None),
+    *CEILINGS.values(),
+    CATCH_UP_LAG,
+)
+TERM_KEYS: Final = (*CEILINGS.values(), WEIGHT, EXEMPT, CATCH_UP_LAG)
 WEIGHT_MAX: Final = 1e6
 EACH: Final = "each"  # of a group: each of its members has the group's budget for itself
 MEMBER: Final = "member"  # of a name in a group
