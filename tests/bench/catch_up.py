@@ -1,12 +1,14 @@
 """`python -m tests.bench.catch_up`: ten consumers at a log's end beside one that replays, all of one client id.
 
 Each lane is a gateway of its own before the same broker, and a producer writes to the brokers directly: the time from
-there to each of the ten is measured. Without a class of its own the replay uses up the budget that the ten need, too.
-With `catch_up_byte_rate` it has one, and with a capacity it borrows what they leave. Prints; with `--write` it
-replaces what is between the markers `catch-up` of docs/benchmarks.md.
+there to each of the ten is measured. The one that replays has twenty connections, as one with an instance for each
+partition has: policy `schedule` gives each connection an equal part, so a single one would take little of the ten.
+With `catch_up_byte_rate` it has a budget of its own, and with a capacity it borrows what they leave. Prints; with
+`--write` it replaces what is between the markers `catch-up` of docs/benchmarks.md.
 """
 
 import argparse
+import secrets
 import sys
 import tempfile
 import threading
@@ -25,15 +27,17 @@ from tests.bench import machine, report
 from tests.bench.clients import fill
 from tests.bench.figures import percentile
 from tests.bench.report import Bar, Outcome, ratio, tabulate
-from tests.cluster import Cluster, ClusterOptions, tools
+from tests.cluster import Cluster, ClusterOptions
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.raw_topics import create
 
 MB: Final = 1_000_000
 READERS: Final = 10
 CLIENT_ID: Final = "team"
 CAPACITY: Final = 8 * MB
-# What the ten read is a tenth of it: each gets 20 records of 1 kB a second.
-CONSUMER_RATE: Final = 2 * MB
+REPLAYS: Final = 20  # connections
+# Each of the ten gets 20 records of 1 kB a second, and with all connections a thirtieth of this would be its part.
+CONSUMER_RATE: Final = MB // 2
 CATCH_UP_RATE: Final = 4 * MB
 LAG: Final = 1000
 _RECORD_BYTES: Final = 1_000
@@ -52,18 +56,18 @@ class Lane:
 
     Args:
         limits: the quotas of the client id.
-        replays: whether a consumer replays.
+        replays: how many connections replay.
         capacity: bytes/s of each broker; 0 for none.
     """
 
     name: str
     limits: Mapping[str, int]
-    replays: bool = True
+    replays: int = REPLAYS
     capacity: int = 0
 
 
 LANES: Final = (
-    Lane("no replay", CLASS, replays=False),
+    Lane("no replay", CLASS, replays=0),
     Lane("replay, one budget", BUDGET),
     Lane("replay, a class of its own", CLASS),
     Lane("replay, what is left of a capacity", LENT, capacity=CAPACITY),
@@ -95,9 +99,9 @@ class Topics:
 
     def __init__(self, cluster: Cluster, past_bytes: int) -> None:
         self.bootstrap = cluster.bootstrap()
-        self.present, self.past = "catch-up-present", "catch-up-past"
-        tools.create_topic(self.bootstrap, self.present, partitions=READERS)
-        tools.create_topic(self.bootstrap, self.past)
+        self.present, self.past = (f"catch-up-{kind}-{secrets.token_hex(4)}" for kind in ("present", "past"))
+        create(cluster, self.present, partitions=READERS, replication=1, configs={})
+        create(cluster, self.past, partitions=1, replication=1, configs={})
         fill(self.bootstrap, self.past, past_bytes // _PAST_RECORD_BYTES, _PAST_RECORD_BYTES)
 
 
@@ -108,7 +112,7 @@ def _consumer(bootstrap: str, topic: str, partition: int, offset: int) -> Consum
             "client.id": CLIENT_ID,
             "group.id": "none",
             "enable.auto.commit": False,
-            "queued.max.messages.kbytes": 4096,
+            "queued.max.messages.kbytes": 1024,
             "log_level": 0,
         }
     )
@@ -150,7 +154,7 @@ class _Present:
 
 
 def _replay(present: _Present, topics: Topics, bootstrap: str, counted: list[tuple[float, int]]) -> None:
-    """Read the other topic from its beginning, again and again."""
+    """Read the other topic from its beginning."""
     consumer = _consumer(bootstrap, topics.past, 0, OFFSET_BEGINNING)
     while not present.ended.is_set():
         messages = consumer.consume(500, timeout=0.1)
@@ -162,14 +166,15 @@ def measure(lane: Lane, topics: Topics, bootstrap: str, seconds: float) -> Readi
     """Measure one lane through a gateway for so many seconds."""
     present = _Present(topics, bootstrap)
     counted: list[tuple[float, int]] = []
-    with ThreadPoolExecutor(READERS + 2) as pool:
+    with ThreadPoolExecutor(READERS + 1 + lane.replays) as pool:
         running = [pool.submit(present.read, partition) for partition in range(READERS)]
         running.append(pool.submit(present.write))
         try:
             time.sleep(_SETTLE_SECONDS)
-            if lane.replays:
-                running.append(pool.submit(_replay, present, topics, bootstrap, counted))
-                time.sleep(_SETTLE_SECONDS)
+            running += [
+                pool.submit(_replay, present, topics, bootstrap, counted) for _ in range(lane.replays)
+            ]
+            time.sleep(_SETTLE_SECONDS)
             began = time.monotonic()
             time.sleep(seconds)
             ended = time.monotonic()
@@ -240,7 +245,9 @@ def main(console: Console) -> bool:
     options = parser.parse_args()
     lanes = [LANES[number] for number in sorted({0, *options.only})]
     with Cluster(ClusterOptions(nodes=1)) as cluster, tempfile.TemporaryDirectory() as name:
-        topics = Topics(cluster, int(2 * CAPACITY * (options.seconds + 2 * _SETTLE_SECONDS)))
+        # What each connection could read of it, and twice what counts as the log's end.
+        each = CAPACITY * (options.seconds + 2 * _SETTLE_SECONDS) / REPLAYS
+        topics = Topics(cluster, int(each) + 2 * LAG * _PAST_RECORD_BYTES)
         readings = []
         for number, lane in enumerate(lanes):
             directory = Path(name) / str(number)
