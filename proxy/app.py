@@ -342,6 +342,7 @@ class App:
         run_forever("topic_ids", self._topic_ids.run)
         run_forever("reloader", self._reloader.run)
         run_forever("certificates", self._certificates.run)
+        run_forever("quota_times", self._quota_service.keep_times)
         if self._fleet is not None:
             run_forever("fleet", self._fleet.run)
         if self._unguarded is not None:

@@ -120,22 +120,24 @@ _TIMED_GROUP_KEYS: Final = tuple(key for key in GROUP_KEYS if key != EACH)
 
 def check_entity(entity: Entity, path: str) -> None:
     """Raise `DefinitionError` for an invalid entity, by Kafka's checks; `path` is its place, for the message."""
-    present = [part for part, name in zip(_NAMED, entity, strict=False) if name is not None]
+    present = [name for name in entity[:-1] if name is not None]
     if not present:
         raise DefinitionError(path, "names no user, client_id, ip, topic or group")
-    for part in ("ip", "topic", "capacity"):
-        name = getattr(entity, part)
-        if name is not None and len(present) > 1:
-            others = " or ".join(other for other in _NAMED if other != part)
-            raise DefinitionError(f"{path}.{part}", f"{name!r} cannot be combined with {others}")
-    for part, name in zip(Entity._fields, entity, strict=True):
-        if name == "":
-            raise DefinitionError(f"{path}.{part}", "must not be empty")
-    if entity.group is not None or entity.capacity is not None or entity.when is not None:
+    if len(present) > 1:
+        for part in ("ip", "topic", "capacity"):
+            name = getattr(entity, part)
+            if name is not None:
+                others = " or ".join(other for other in _NAMED if other != part)
+                raise DefinitionError(f"{path}.{part}", f"{name!r} cannot be combined with {others}")
+    if "" in entity:
+        part = Entity._fields[entity.index("")]
+        raise DefinitionError(f"{path}.{part}", "must not be empty")
+    if entity[4:] != _NO_OWN_PARTS:
         _check_own_parts(entity, path)
 
 
 _NAMED: Final = Entity._fields[:-1]  # `when` names nothing by itself
+_NO_OWN_PARTS: Final = (None, None, None)
 
 
 def _check_own_parts(entity: Entity, path: str) -> None:
@@ -172,7 +174,7 @@ def _check_member_names(entity: Entity, path: str) -> None:
 def check_value(entity: Entity, key: str, value: float, path: str) -> None:
     """Raise `DefinitionError` for a key that is not valid for this entity, or an invalid value."""
     keys = keys_of(entity)
-    if key in ALL_KEYS and key not in keys:
+    if key not in keys and key in ALL_KEYS:
         what = " and ".join(
             part for part, name in zip(Entity._fields, entity, strict=True) if name is not None
         )
@@ -226,18 +228,9 @@ def check_members(members: Iterable[Entity], path: str = "group") -> None:
         raise DefinitionError(path, str(found))
 
 
-class _Level(NamedTuple):
-    """An entity, or a static setting, whose limit could apply to a client.
-
-    Args:
-        text: the entity's code.
-        bucket: what the client's requests count against if this one decides.
-        static: the static setting's limit; None: it is an entity.
-    """
-
-    text: str
-    bucket: BucketKey
-    static: float | None = None
+_Level = tuple[str, BucketKey, float | None]
+"""The code of an entity whose limit could apply to a client, what the client's requests count against if it decides,
+and the limit if it is a static setting; None: it is an entity."""
 
 
 class _Timed:
@@ -291,6 +284,7 @@ class Definitions:
         capacities: by quota key, the capacity that is stated; where both scopes are, that of each broker.
         changed: called in the owner's thread with the code of each entity whose limits in force were set; None: not
             called.
+        revision: a number that grows with every change in force.
     """
 
     def __init__(
@@ -302,6 +296,7 @@ class Definitions:
             DefinitionError: an invalid entity or value.
         """
         self._digest: Digest | None = None
+        self.revision = 0
         self.static = static or StaticQuotas()
         self.capacities: dict[str, Capacity] = {}
         self.changed: Callable[[str], object] | None = None
@@ -338,6 +333,7 @@ class Definitions:
     def static(self, static: StaticQuotas) -> None:
         self._defaults, self._overrides = _check_static(static)
         self._static = static
+        self.revision += 1
         self._digest_static()
 
     @property
@@ -409,6 +405,7 @@ class Definitions:
                 rates.pop(text, None)
         for key, value in values.items():
             self._rates[key][text] = value
+        self.revision += 1
         if text[0] == "c":
             self._find_capacities()
         if self.changed is not None:
@@ -469,6 +466,18 @@ class Definitions:
                 changed = True
             self._await(base, timed)
         return changed
+
+    def term_keys(self) -> Iterator[tuple[Entity, str]]:
+        """Yield each capacity, ceiling, weight and exemption that is stated: its entity and quota key."""
+        for scope in CAPACITY_SCOPES:
+            text = code(None, None, capacity=scope)
+            yield from ((entity_of(text), key) for key in self.in_force(text))
+        for key in TERM_KEYS:
+            yield from ((entity_of(text), key) for text in self._rates[key] if text not in self._timed)
+        for base, timed in self._timed.items():
+            yield from ((entity_of(base), key) for key in timed.stated if key in TERM_KEYS)
+            for text, (_, values) in timed.entries.items():
+                yield from ((entity_of(text), key) for key in values if key in TERM_KEYS)
 
     def members(self) -> Iterator[Entity]:
         """Yield the members of all groups, as entities."""
@@ -572,32 +581,31 @@ class Definitions:
         client = BucketKey(None, client_id)
         own = code(None, client_id)
         override = self._overrides.get((key, client_id))
-        groups = [
-            one
-            for one in self._group_levels(user, client_id)
-            if any(one.text in values for values in deciding)
-        ]
+        groups: list[_Level] = []
+        if self._rates[MEMBER]:
+            levels = self._group_levels(user, client_id)
+            groups = [one for one in levels if any(one[0] in values for values in deciding)]
         if user:
-            yield _Level(code(user, client_id), both)
-            yield _Level(code(user, DEFAULT), both)
-            yield _Level(code(user, None), every)
-            yield _Level(code(DEFAULT, client_id), both)
+            yield (code(user, client_id), both, None)
+            yield (code(user, DEFAULT), both, None)
+            yield (code(user, None), every, None)
+            yield (code(DEFAULT, client_id), both, None)
         if groups:
-            yield _Level(own, client)
+            yield (own, client, None)
             if override is not None:
-                yield _Level(own, client, override)
+                yield (own, client, override)
             yield from groups
         if user:
-            yield _Level(_DEFAULT_PAIR, both)
-            yield _Level(_DEFAULT_USER, every)
+            yield (_DEFAULT_PAIR, both, None)
+            yield (_DEFAULT_USER, every, None)
         if not groups:
-            yield _Level(own, client)
+            yield (own, client, None)
             if override is not None:
-                yield _Level(own, client, override)
-        yield _Level(_DEFAULT_CLIENT, client)
+                yield (own, client, override)
+        yield (_DEFAULT_CLIENT, client, None)
         default = self._defaults.get(key)
         if default is not None:
-            yield _Level(_DEFAULT_CLIENT, client, default)
+            yield (_DEFAULT_CLIENT, client, default)
 
     def precedence(self, key: str, user: str, client_id: str) -> Iterator[tuple[str, float | None]]:
         """Yield the code of each entity that could limit this client, the one with the highest precedence first.
@@ -606,14 +614,6 @@ class Definitions:
         """
         for text, _, static in self._levels(key, user, client_id, self._deciding(key)):
             yield text, static
-
-    def groups_of(self, user: str, client_id: str) -> list[str]:
-        """Return the names of the groups that this client is in: its user's group, then its client id's."""
-        found = [
-            self._member_users.group_of(user) if user and self._member_users else None,
-            self._member_client_ids.group_of(client_id) if self._member_client_ids else None,
-        ]
-        return [group for group in found if group is not None]
 
     def _group_levels(self, user: str, client_id: str) -> Iterator[_Level]:
         """Yield the groups that this client is in, with what its requests would count against."""
@@ -629,7 +629,7 @@ class Definitions:
     def _group_level(self, group: str, own: BucketKey) -> _Level:
         """Return the level of a group; `own` is the bucket of its member, where each has the budget for itself."""
         text = code(None, None, group=group)
-        return _Level(text, own if text in self._rates[EACH] else BucketKey(None, None, group))
+        return (text, own if text in self._rates[EACH] else BucketKey(None, None, group), None)
 
     def capacity(self, key: str) -> Capacity | None:
         """Return the capacity that the classes of this quota key share; None if none is stated.
@@ -779,14 +779,16 @@ class Definitions:
     def names(self, key: str, user: str, client_id: str) -> bool:
         """Whether an entry or a static override for the quota key names this client id.
 
-        The entry may be for the client id alone, with this user, or with the default user.
+        The entry may be for the client id alone, with this user, or with the default user, and may make it the member
+        of a group.
         """
-        if (key, client_id) in self._overrides:
+        if (key, client_id) in self._overrides or client_id in self._member_client_ids:
             return True
-        rates = self._rates.get(key)
-        if not rates:
+        tables = [self._rates[one] for one in (key, *TERM_KEYS) if self._rates[one]]
+        if not tables:
             return False
-        return any(code(of, client_id) in rates for of in (user, DEFAULT, None))
+        levels = [code(of, client_id) for of in (user, DEFAULT, None)]
+        return any(text in rates for rates in tables for text in levels)
 
     def names_user(self, user: str) -> bool:
         """Whether this user has an entry, with or without a client id."""

@@ -453,12 +453,8 @@ def parse_limit(value: object, path: str) -> float:
 def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, float]]:
     """Return the entity and the limits of one `[[quota]]` table."""
     names: dict[str, Name] = {}
-    when: dict[str, object] = {}
     for key, value in table.items():
-        if key in _LIMITS:
-            continue
-        if key in times.FIELDS:
-            when[key] = value
+        if key in _LIMITS or key in times.FIELDS:
             continue
         if key not in _PARTS:
             known = (*_PARTS, *_LIMITS, *times.FIELDS)
@@ -466,7 +462,14 @@ def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, fl
         if not isinstance(value, str):
             raise DefinitionError(f"{path}.{key}", f"must be a string, not {shown(value)}")
         names[key] = DEFAULT if value == _DEFAULT_TEXT else value
-    entity = _entity(names, when, path)
+    entity = canonical(Entity(**names))  # type: ignore[arg-type]  # a default group is refused by check_entity
+    check_entity(entity, path)
+    when = {field: table[field] for field in times.FIELDS if field in table}
+    if when:
+        entity = entity._replace(when=str(times.read(when, path)))
+    if entity.group is not None and len(names) > 1:
+        others = " or ".join(part for part in _PARTS if part != "group")
+        raise DefinitionError(f"{path}.group", f"{entity.group!r} cannot be combined with {others}")
     values = _values(entity, table, path)
     if not values:
         raise DefinitionError(path, f"{_describe(QUOTA, [(entity, {})])} has no limit")
@@ -474,29 +477,13 @@ def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, fl
     return entity, values
 
 
-def _entity(names: Mapping[str, Name], when: Mapping[str, object], path: str) -> Entity:
-    group = names.get("group")
-    entity = Entity(
-        names.get("user"),
-        names.get("client_id"),
-        names.get("ip"),
-        names.get("topic"),
-        group if group is None else str(group) if group is not DEFAULT else _DEFAULT_TEXT,
-        when=str(times.read(when, path)) if when else None,
-    )
-    if group is not None and len(names) > 1:
-        others = " or ".join(part for part in _PARTS if part != "group")
-        raise DefinitionError(f"{path}.group", f"{group!r} cannot be combined with {others}")
-    entity = canonical(entity)
-    check_entity(entity, path)
-    return entity
-
-
 def _values(entity: Entity, table: Mapping[str, object], path: str) -> dict[str, float]:
+    names = _names_of(entity)
     values: dict[str, float] = {}
-    for name, key in _names_of(entity).items():
-        if name in table and not (key == EXEMPT and table[name] is False):
-            values[key] = parse_value(key, table[name], f"{path}.{name}")
+    for name, written in table.items():
+        key = names.get(name)
+        if key is not None and not (key == EXEMPT and written is False):
+            values[key] = parse_value(key, written, f"{path}.{name}")
             check_value(entity, key, values[key], f"{path}.{name}")
     return values
 

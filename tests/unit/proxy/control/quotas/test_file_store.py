@@ -268,7 +268,7 @@ def test_mirror_leaves_out_unknown_keys_and_entities_and_no_more() -> None:
     kept = store(None)
     user: dict[str, float] = {"new_key": 5.0, RATE: 6.0}
     kept.mirror(
-        [([("group", "g")], {RATE: 5.0}), ([("user", "u")], {"new_key": 5.0}), ([("user", "v")], user)]
+        [([("team", "g")], {RATE: 5.0}), ([("user", "u")], {"new_key": 5.0}), ([("user", "v")], user)]
     )
     assert dict(kept.definitions.entries()) == {Entity("v"): {RATE: 6}}
 
