@@ -309,10 +309,9 @@ def _entity(options: argparse.Namespace) -> Entity:
         entity = entity._replace(when=_when(entity.when))
     try:
         check_entity(entity, "")
-    except DefinitionError:
-        raise UsageError(
-            "name an entity: --user, --client-id (or both), --ip, --topic, --group, or --capacity"
-        ) from None
+    except DefinitionError as error:
+        text = "name an entity: --user, --client-id (or both), --ip, --topic, --group, or --capacity"
+        raise UsageError(error.problem if any(entity[:-1]) else text) from None
     return entity
 
 

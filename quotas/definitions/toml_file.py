@@ -635,7 +635,7 @@ class Document:
                 if not limits and code(*entity) not in self._pieces:
                     continue
             name = code(*entity)
-            text = self._pieces.get(name, "")
+            text = edit.get(name, self._pieces.get(name, ""))
             if limits:
                 if name not in self._pieces:
                     self._separate(edit, name)
@@ -654,7 +654,7 @@ class Document:
         piece_name, before = _group_piece(name), self._group(name)
         if group == before:
             return
-        text = self._pieces.get(piece_name, "")
+        text = edit.get(piece_name, self._pieces.get(piece_name, ""))
         if group.empty:
             edit[piece_name] = "".join(_comments(text))
             return
