@@ -35,7 +35,6 @@ from quotas.definitions.groups import Conflict, Members, check_member, conflict
 from quotas.definitions.kinds import (
     ALL_KEYS,
     CAPACITY_KEYS,
-    CATCH_UP_BYTE_RATE,
     CATCH_UP_LAG,
     CEILINGS,
     CLIENT_KEYS,
@@ -55,6 +54,7 @@ from quotas.definitions.kinds import (
     WEIGHT,
     WEIGHT_MAX,
     WHOLE_KEYS,
+    capacity_key,
 )
 from quotas.errors import DefinitionError, hint
 
@@ -636,7 +636,7 @@ class Definitions:
 
         What is read behind the log's end (catch_up_byte_rate) shares that of consumer_byte_rate.
         """
-        return self.capacities.get(CONSUMER_BYTE_RATE if key == CATCH_UP_BYTE_RATE else key)
+        return self.capacities.get(capacity_key(key))
 
     def terms(self, key: str, bucket: BucketKey) -> Terms:
         """Return the terms of the class whose requests count against this bucket.

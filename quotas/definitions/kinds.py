@@ -177,3 +177,12 @@ MEMBER: Final = "member"  # of a name in a group
 FLAG_KEYS: Final = (EXEMPT, EACH, MEMBER)  # 1.0 or missing
 GROUP_KEYS: Final = (*CLIENT_KEYS, *TERM_KEYS, EACH)
 ALL_KEYS: Final = (*KEYS, *TERM_KEYS, EACH, MEMBER)
+
+
+def capacity_key(key: str) -> str:
+    """Return the quota key of the capacity that classes of this quota key share: catch-up reads that of consumers.
+
+    >>> capacity_key(CATCH_UP_BYTE_RATE), capacity_key(PRODUCER_BYTE_RATE)
+    ('consumer_byte_rate', 'producer_byte_rate')
+    """
+    return CONSUMER_BYTE_RATE if key == CATCH_UP_BYTE_RATE else key
