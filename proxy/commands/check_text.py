@@ -245,7 +245,9 @@ def _inherited(
     entity: Entity, values: Mapping[str, float], defaults: Mapping[Entity, Mapping[str, float]]
 ) -> str:
     """Return text with the limits that an entity inherits from the default one of its kind; "" if it inherits none."""
-    default = Entity(*(None if name is None else DEFAULT for name in entity))
+    if any(name is not None for name in entity[4:]):  # a group, or an entry with times
+        return ""
+    default = Entity(*(None if name is None else DEFAULT for name in entity[:4]))
     left = {key: value for key, value in defaults.get(default, {}).items() if key not in values}
     return f"; as {_entity(default)} {_limits(left)}" if left and entity != default else ""
 

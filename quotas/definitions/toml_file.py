@@ -220,6 +220,7 @@ _PARTS: Final = ("user", "client_id", "ip", "topic", "group")  # of an entity, a
 _LIMITS: Final = {key: key for key in (*KEYS, *TERM_KEYS)}  # keys by their names in the file
 _CAPACITY_LIMITS: Final = {"in": PRODUCER_BYTE_RATE, "out": CONSUMER_BYTE_RATE}
 _SCOPE: Final = "scope"
+CAPACITY_FIELDS: Final = (_SCOPE, *_CAPACITY_LIMITS)
 _DEFAULT_TEXT: Final = DEFAULT.value
 
 Entries = list[tuple[Entity, dict[str, float]]]
@@ -492,8 +493,8 @@ def _capacity(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str,
     """Return the entity and the values of one `[[capacity]]` table."""
     for name, value in table.items():
         if name != _SCOPE and name not in _CAPACITY_LIMITS:
-            known = (_SCOPE, *_CAPACITY_LIMITS)
-            raise DefinitionError(f"{path}.{name}", f"unknown key, value {shown(value)}; {hint(name, known)}")
+            problem = f"unknown key, value {shown(value)}; {hint(name, CAPACITY_FIELDS)}"
+            raise DefinitionError(f"{path}.{name}", problem)
     scope = table.get(_SCOPE)
     if scope not in CAPACITY_SCOPES:
         raise DefinitionError(
