@@ -47,6 +47,7 @@ from quotas.definitions.kinds import (
     IP_KEYS,
     LONG_MAX,
     MEMBER,
+    OWN_KEYS,
     PRODUCER_BYTE_RATE,
     TERM_KEYS,
     TOPIC_KEYS,
@@ -113,8 +114,8 @@ def keys_of(entity: Entity) -> tuple[str, ...]:
     return _USER_TERMS if entity.user is not None and entity.client_id is None else _CLIENT_TERMS
 
 
-_USER_TERMS: Final = (*USER_KEYS, *TERM_KEYS)
-_CLIENT_TERMS: Final = (*CLIENT_KEYS, *TERM_KEYS)
+_USER_TERMS: Final = (*USER_KEYS, *OWN_KEYS)
+_CLIENT_TERMS: Final = (*CLIENT_KEYS, *OWN_KEYS)
 _TIMED_GROUP_KEYS: Final = tuple(key for key in GROUP_KEYS if key != EACH)
 
 

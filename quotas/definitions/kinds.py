@@ -170,13 +170,14 @@ WHOLE_KEYS: Final = (
     *CEILINGS.values(),
     CATCH_UP_LAG,
 )
-TERM_KEYS: Final = (*CEILINGS.values(), WEIGHT, EXEMPT, CATCH_UP_LAG)
+TERM_KEYS: Final = (*CEILINGS.values(), WEIGHT, EXEMPT)
+OWN_KEYS: Final = (*TERM_KEYS, CATCH_UP_LAG)
 WEIGHT_MAX: Final = 1e6
 EACH: Final = "each"  # of a group: each of its members has the group's budget for itself
 MEMBER: Final = "member"  # of a name in a group
 FLAG_KEYS: Final = (EXEMPT, EACH, MEMBER)  # 1.0 or missing
-GROUP_KEYS: Final = (*CLIENT_KEYS, *TERM_KEYS, EACH)
-ALL_KEYS: Final = (*KEYS, *TERM_KEYS, EACH, MEMBER)
+GROUP_KEYS: Final = (*CLIENT_KEYS, *OWN_KEYS, EACH)
+ALL_KEYS: Final = (*KEYS, *OWN_KEYS, EACH, MEMBER)
 
 
 def capacity_key(key: str) -> str:
