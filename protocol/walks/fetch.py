@@ -40,6 +40,8 @@ _HEAD_BYTES: Final = 14
 # A batch's base offset, and the bytes that follow its length.
 _BATCH: Final = Struct(">qi").unpack_from
 _BATCH_HEAD_BYTES: Final = 12
+_OFFSET: Final = Struct(">q").unpack_from
+_OFFSET_BYTES: Final = 8
 # The most statuses before the reader must take them: one costs up to 6 us if it counts against two rates.
 STATUSES_MAX: Final = 250
 
@@ -193,6 +195,61 @@ class FetchWalk(Walk):
         _aborted_transactions,
         _records,
     )
+
+
+@dataclass(slots=True, eq=False)
+class BytesBehind:
+    """A sink that adds up the records of a consumer's Fetch response that are behind the log's end, and all others.
+
+    Records are *behind* if the first record that the broker sent of a partition is more than `lag` offsets before the
+    partition's high watermark. That is the offset that was read, whatever the client had asked for, in this request or
+    in an earlier one of its fetch session: so nothing is kept of requests. Its batch may begin before it, by less than
+    a batch; of a compacted log, or of messages older than Kafka 0.11, it may be later.
+
+    Args:
+        lag: in records.
+        sink: an object that gets the partitions as well; None without one.
+
+    Attributes:
+        behind, ahead: the bytes of records so far that are behind, and that are not.
+    """
+
+    lag: int
+    sink: PartitionSink | None = None
+    behind: int = field(default=0, init=False)
+    ahead: int = field(default=0, init=False)
+
+    def partition(
+        self,
+        topic: bytes,
+        index: int,
+        error_code: int,
+        high_watermark: int,
+        buf: bytearray | memoryview,
+        records_at: int,
+        size: int,
+        limit: int,
+    ) -> None:
+        """Add a partition of the frame (see `PartitionSink`)."""
+        is_behind = False
+        if size >= _OFFSET_BYTES:
+            skip(records_at, _OFFSET_BYTES, limit)
+            is_behind = high_watermark - _OFFSET(buf, records_at)[0] > self.lag
+        if self.sink is not None:
+            self.sink.partition(topic, index, error_code, high_watermark, buf, records_at, size, limit)
+        if is_behind:
+            self.behind += size
+        elif size > 0:
+            self.ahead += size
+
+
+class PartitionsWalk(FetchWalk):
+    """A walk that ends at the last partition's records, unless topics' bytes are counted or addresses rewritten."""
+
+    __slots__ = ()
+
+    def _rest_is_read(self) -> bool:
+        return self.sizes is not None or (self._address_map is not None and self._version >= ENDPOINTS_SINCE)
 
 
 class ReplicaStatus(NamedTuple):

@@ -34,7 +34,8 @@ from quotas.definitions.entities import DEFAULT, BucketKey, Entity, canonical, c
 from quotas.definitions.groups import Conflict, Members, check_member, conflict
 from quotas.definitions.kinds import (
     ALL_KEYS,
-    BYTE_RATES,
+    CAPACITY_KEYS,
+    CATCH_UP_LAG,
     CEILINGS,
     CLIENT_KEYS,
     CONNECTION_CREATION_RATE,
@@ -46,6 +47,7 @@ from quotas.definitions.kinds import (
     IP_KEYS,
     LONG_MAX,
     MEMBER,
+    OWN_KEYS,
     PRODUCER_BYTE_RATE,
     TERM_KEYS,
     TOPIC_KEYS,
@@ -53,6 +55,7 @@ from quotas.definitions.kinds import (
     WEIGHT,
     WEIGHT_MAX,
     WHOLE_KEYS,
+    capacity_key,
 )
 from quotas.errors import DefinitionError, hint
 
@@ -62,6 +65,7 @@ _DEFAULT_ADDRESS: Final = code(None, None, DEFAULT)
 _DEFAULT_CLIENT: Final = code(None, DEFAULT)
 _DEFAULT_TOPIC: Final = code(None, None, topic=DEFAULT)
 # Enough for any cluster's entities, small enough that a mistaken file cannot fill the memory.
+CATCH_UP_LAG_DEFAULT: Final = 10_000
 ENTITIES_MAX: Final = 1_000_000
 
 
@@ -102,7 +106,7 @@ def keys_of(entity: Entity) -> tuple[str, ...]:
     if entity.ip is not None:
         return IP_KEYS
     if entity.capacity is not None:
-        return BYTE_RATES
+        return CAPACITY_KEYS
     if entity.group is not None:
         if entity.user is not None or entity.client_id is not None:
             return (MEMBER,)
@@ -110,8 +114,8 @@ def keys_of(entity: Entity) -> tuple[str, ...]:
     return _USER_TERMS if entity.user is not None and entity.client_id is None else _CLIENT_TERMS
 
 
-_USER_TERMS: Final = (*USER_KEYS, *TERM_KEYS)
-_CLIENT_TERMS: Final = (*CLIENT_KEYS, *TERM_KEYS)
+_USER_TERMS: Final = (*USER_KEYS, *OWN_KEYS)
+_CLIENT_TERMS: Final = (*CLIENT_KEYS, *OWN_KEYS)
 _TIMED_GROUP_KEYS: Final = tuple(key for key in GROUP_KEYS if key != EACH)
 
 
@@ -639,8 +643,11 @@ class Definitions:
         return (text, own if text in self._rates[EACH] else BucketKey(None, None, group), None)
 
     def capacity(self, key: str) -> Capacity | None:
-        """Return the capacity for this quota key, producer_byte_rate or consumer_byte_rate; None if none is stated."""
-        return self.capacities.get(key)
+        """Return the capacity that the classes of this quota key share; None if none is stated.
+
+        What is read behind the log's end (catch_up_byte_rate) shares that of consumer_byte_rate.
+        """
+        return self.capacities.get(capacity_key(key))
 
     def terms(self, key: str, bucket: BucketKey) -> Terms:
         """Return the terms of the class whose requests count against this bucket.
@@ -704,6 +711,16 @@ class Definitions:
             for key, rate in self.in_force(code(None, None, capacity=scope)).items():
                 found[key] = Capacity(rate, scope == "cluster")
         self.capacities = found
+
+    def catch_up_lag(self, user: str, client_id: str) -> int:
+        """Return how many records before the log's end this client may read without catching up.
+
+        >>> entries = {Entity(client_id="a"): {"catch_up_byte_rate": 1e6, "catch_up_lag": 500}}
+        >>> Definitions(entries).catch_up_lag("", "a"), Definitions(entries).catch_up_lag("", "b")
+        (500, 10000)
+        """
+        found, _ = self.limit(CATCH_UP_LAG, user, client_id)
+        return CATCH_UP_LAG_DEFAULT if found is None else int(found)
 
     def connection_rate(self, ip: str) -> float | None:
         """Return the connections per second that an IP address (canonical, see `ip_name`) may create; None: unlimited.

@@ -49,8 +49,8 @@ from quotas.definitions.kinds import (
     KEYS,
     LONG_MAX,
     MEMBER,
+    OWN_KEYS,
     PRODUCER_BYTE_RATE,
-    TERM_KEYS,
     WHOLE_KEYS,
 )
 from quotas.definitions.toml_groups import Group, edited_group, groups_of, quoted, read_group, render_group
@@ -217,7 +217,7 @@ _CONFIGURATION: Final = (
     "--config takes?"
 )
 _PARTS: Final = ("user", "client_id", "ip", "topic", "group")  # of an entity, as a [[quota]] table names it
-_LIMITS: Final = {key: key for key in (*KEYS, *TERM_KEYS)}  # keys by their names in the file
+_LIMITS: Final = {key: key for key in (*KEYS, *OWN_KEYS)}  # keys by their names in the file
 _CAPACITY_LIMITS: Final = {"in": PRODUCER_BYTE_RATE, "out": CONSUMER_BYTE_RATE}
 _TIMES: Final = frozenset(times.FIELDS)
 _SCOPE: Final = "scope"

@@ -12,7 +12,7 @@ from proxy.config.options import SECTIONS, ClusterOptions, ListenerOptions
 from proxy.config.schema import Key, Options, is_table, keys_of
 from quotas.definitions import times, toml_file, toml_groups
 from quotas.definitions.amounts import write_bytes
-from quotas.definitions.kinds import TERM_KEYS
+from quotas.definitions.kinds import OWN_KEYS
 from tests.support.configurations import parsed
 
 ROOT = Path(__file__).parents[4]
@@ -95,7 +95,7 @@ def test_every_key_of_the_quotas_file_that_kafka_has_not_is_documented() -> None
     tables = {
         "group": toml_groups.FIELDS,
         "capacity": toml_file.CAPACITY_FIELDS,
-        "quota": (*TERM_KEYS, *times.FIELDS),
+        "quota": (*OWN_KEYS, *times.FIELDS),
     }
     assert found == {(table, key) for table, keys in tables.items() for key in keys}
 
