@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Final, Protocol, cast
 
 from quotas.definitions.entities import BucketKey, code, entity_of
+from quotas.definitions.kinds import capacity_key
 from quotas.limiters.limiter import Borrowing, Decision, Lendable, LimiterKey
 from quotas.sharing.followers import FollowerShares
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report, Wish, is_loan, loan_key, rate_key
@@ -477,5 +478,5 @@ class Budgets:
 
 
 def _place(limiter_key: LimiterKey) -> tuple[str, int]:
-    """Return the quota key and the broker of a limiter."""
-    return limiter_key[0], limiter_key[2]
+    """Return the quota key of the capacity and the broker of a limiter."""
+    return capacity_key(limiter_key[0]), limiter_key[2]
