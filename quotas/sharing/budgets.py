@@ -41,9 +41,13 @@ _RENEWED_AT_ONCE: Final = 500  # two milliseconds' work
 # What a class uses is measured at least so far apart, and averaged over about the second time.
 _USE_MS: Final = 100
 _USE_MEAN_MS: Final = 500
-# A class that uses less than this part of its rate for so long does not wait for a larger one.
-_USED_PART: Final = 0.7
-_UNUSED_MS: Final = 2000
+# A class that has had an unused burst in this time has enough on average, though its connections wait: for their turns
+# in what it sends at once.
+_ENOUGH_MS: Final = 1000
+# A class that has not enough wants so many times what it has, and this part of the capacity at least. It does not want
+# all: its connections may wait here for a share of its rate that other processes have.
+_MORE: Final = 2.0
+_MORE_MIN: Final = 0.01
 # A connection of a class that shares a capacity counts as waiting for so long after its mute: others can use the rate.
 _BACK_MS: Final = 300
 # What a class without waiting connections may use beyond what it uses now, so that it can grow.
@@ -153,7 +157,7 @@ class _Use:
         wish: the demand that was reported last; None for none.
     """
 
-    __slots__ = ("_sample", "_used_ms", "capacity", "key", "limiter", "promised", "rate", "wish")
+    __slots__ = ("_enough_ms", "_sample", "capacity", "key", "limiter", "promised", "rate", "wish")
 
     def __init__(self, key: str, limiter: Borrowing, capacity: float, now_ms: int) -> None:
         self.key = key
@@ -163,7 +167,7 @@ class _Use:
         self.rate = 0.0
         self.wish: Wish | None = None
         self._sample = now_ms, limiter.used()
-        self._used_ms = now_ms
+        self._enough_ms = now_ms - _ENOUGH_MS  # when its burst was last unused
 
     def measured(self, now_ms: int) -> bool:
         """Whether it was measured a moment ago."""
@@ -182,13 +186,16 @@ class _Use:
         self._sample = now_ms, total
         part = min(1.0, elapsed_ms / _USE_MEAN_MS)
         self.rate += part * (max(0.0, total - began) * 1000 / elapsed_ms - self.rate)
-        if self.rate >= _USED_PART * self.limiter.rate:
-            self._used_ms = now_ms
+        if self.limiter.is_idle(now_ms):
+            self._enough_ms = now_ms
+        own = self.limiter.limit * share
         wanted = self.rate / self.capacity
-        if waiting and now_ms < self._used_ms + _UNUSED_MS:
-            wanted = 1.0
-        elif self.rate > self.limiter.limit * share:
-            wanted = min(1.0, wanted * _GROWTH)
+        if waiting and now_ms >= self._enough_ms + _ENOUGH_MS:
+            wanted = max(_MORE_MIN, _MORE * max(wanted, self.limiter.rate / self.capacity))
+        elif waiting:
+            wanted = max(wanted * _GROWTH, own / self.capacity)
+        elif self.rate > own:
+            wanted *= _GROWTH
         wish = Wish(min(1.0, wanted), max(1, waiting)) if wanted > _DEMAND_MIN else None
         if not self._differs(wish):
             return False
