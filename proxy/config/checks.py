@@ -501,7 +501,10 @@ def _name_problem(part: str, name: str) -> str:
     if part == "ip":
         return "" if ip_name(name) else " has no effect: it is no IP address"
     if _is_pattern(name):
-        return f": {_literal(name)}"
+        group = (
+            ", or a [[group]] of all that begin so" if part in ("user", "client_id") and _begins(name) else ""
+        )
+        return f": {_literal(name)}{group}"
     if part == "user" and name.startswith(_TYPE):
         return f": {_typed(name)}"
     if name.strip(_BRACKETS).lower() == "default":
@@ -546,6 +549,11 @@ def _static(key: str, rates: Mapping[str, int | None]) -> Iterator[str]:
 
 def _is_pattern(name: str) -> bool:
     return _PATTERN in name or "?" in name or name.startswith("^")
+
+
+def _begins(name: str) -> bool:
+    """Whether a group could have this pattern: a beginning of names with * behind it."""
+    return len(name) > 1 and name.endswith(_PATTERN) and not _is_pattern(name[:-1])
 
 
 def _literal(name: str) -> str:
