@@ -46,6 +46,7 @@ from proxy.system.logs import event
 from proxy.topics.clients import bounded, client_options, problem_of, start_client, stop_client
 from proxy.topics.records import Problem
 from proxy.topics.topic import Access, LoopThread, ProblemError, TopicSpec, create, find
+from quotas.sharing.capacities import Capacities
 from quotas.sharing.lease_values import LeaseTerms
 from quotas.sharing.lessor import Lessor
 
@@ -605,6 +606,7 @@ class Elected:
         access: the access to the group's cluster.
         port: this member's port, which serves the others while this member is the holder.
         terms: returns the lease terms between the holder and its members.
+        capacities: divides the capacities among classes while this member is the holder.
         tell: called with an event when the holder changes.
         run: a random number that identifies this process from its start to its end.
         secret: the fleet's secret.
@@ -620,6 +622,7 @@ class Elected:
         access: Access,
         port: HolderPort,
         terms: Callable[[], LeaseTerms],
+        capacities: Capacities,
         now_ms: Callable[[], int],
         figures: FleetFigures,
         tell: Tell = untold,
@@ -636,6 +639,7 @@ class Elected:
         self._options = options
         self._port = port
         self._terms = terms
+        self._capacities = capacities
         self._now_ms = now_ms
         self._figures = figures
         self._loop = asyncio.get_running_loop()
@@ -748,7 +752,8 @@ class Elected:
         """Become the holder; returns the new lessor."""
         at_ms, again = self._now_ms(), roster.begun is self._begun
         begun = Past(self._run, None) if again else roster.begun
-        lessor = Lessor(self._terms(), self._run, lambda _: 1.0, at_ms, learning_ms, begun.lessees)
+        capacities = self._capacities.begin()
+        lessor = Lessor(self._terms(), self._run, capacities, at_ms, learning_ms, begun.lessees)
         if again:  # its tenure was over: what the group has is the roster of the lessor before
             lessor.enlist(-1)
             self._thread.submit(self._group.enlist(roster, Roster(begun, 0, None)))

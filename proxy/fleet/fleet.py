@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from commandline.arguments import not_installed
 from proxy.config import Address, FleetOptions
 from proxy.events import Tell, untold
-from proxy.fleet.calls import Respond
+from proxy.fleet.calls import BUSY, Respond
 from proxy.fleet.client import FleetClient, Leasing
 from proxy.fleet.facts import ENDED, LISTENS, state_of
 from proxy.fleet.messages import NAME_BYTES_MAX, Facts, cut
@@ -28,6 +28,7 @@ from proxy.system.clock import now_ms
 from proxy.system.errors import StartError
 from proxy.system.hosts import PLAINTEXT, FleetContexts
 from proxy.system.logs import event
+from quotas.sharing.capacities import Capacities
 from quotas.sharing.lease_values import DEFAULT_KEY, LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
@@ -70,6 +71,7 @@ class Fleet:
         leasing: applies grants to the quotas of this process and its workers, and makes the reports.
         facts: returns the settings and addresses that members compare (`facts`).
         access: the access to the group's cluster; None if the configuration names the holder.
+        capacities: divides the capacities among classes while this member is the holder.
         tls: the TLS contexts between members.
 
     Attributes:
@@ -83,6 +85,7 @@ class Fleet:
         leasing: Leasing,
         facts: Callable[[], Facts],
         access: "Access | None",
+        capacities: Capacities,
         tls: FleetContexts = PLAINTEXT,
         now_ms: Callable[[], int] = now_ms,
     ) -> None:
@@ -94,7 +97,9 @@ class Fleet:
         self._begun_ms = now_ms()
         self._figures = figures = FleetFigures()
         self._access = access
+        self._capacities = capacities
         self._elected: Elected | None = None
+        self._responds: dict[bytes, Respond] = {}  # by mark
         self._bind_problem = ""
         self._bound: Address | None = None
         self._secret = secret = FleetSecret(options.secret_file)
@@ -134,9 +139,26 @@ class Fleet:
         """
         return await self._client.ask(content, seconds)
 
-    def respond_with(self, respond: Respond) -> None:
-        """Set the function that handles the requests of `ask`, of all members, while this member is the holder."""
-        self._port.responding.respond = respond
+    def respond_with(self, respond: Respond, mark: bytes = b"") -> None:
+        """Set a function that handles requests of `ask`, of all members, while this member is the holder.
+
+        Args:
+            mark: how the requests begin that it handles; it gets the rest. "" for those that no other mark begins.
+        """
+        self._responds[mark] = respond
+        self._port.responding.respond = self._respond
+
+    async def _respond(self, content: bytes) -> bytes:
+        """Pass a member's request to the function with the mark that it begins with."""
+        for mark, respond in sorted(self._responds.items(), reverse=True):
+            if content.startswith(mark):
+                return await respond(content[len(mark) :])
+        return BUSY
+
+    def loans(self) -> Mapping[str, float]:
+        """Return by loan key the parts of capacities that are lent to this member now."""
+        now_ms = self._now_ms()
+        return {key: self._lessee.share(key, now_ms) for key in self._lessee.loans}
 
     async def start(self) -> None:
         """Join the group, and bind the port if this member may be the holder.
@@ -217,6 +239,7 @@ class Fleet:
             access,
             self._port,
             lambda: self._lessee.terms,
+            self._capacities,
             self._now_ms,
             self._figures,
             self.tell,
@@ -263,4 +286,6 @@ class Fleet:
 
     def _lead(self) -> None:
         at_ms = self._now_ms()
-        self._port.lead(Lessor(self._lessee.terms, self._lessee.name.run, lambda _: 1.0, at_ms, LEASE_MS))
+        self._port.lead(
+            Lessor(self._lessee.terms, self._lessee.name.run, self._capacities.begin(), at_ms, LEASE_MS)
+        )

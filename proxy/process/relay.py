@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from time import monotonic_ns, process_time_ns
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.capture import start as start_capture
 from proxy.channel import ChannelSettings, OngoingMoves, OwnNames, own_names
@@ -25,8 +25,12 @@ from proxy.system.priority import Priority
 from proxy.system.stats import Stats
 from proxy.system.supervisor import Supervisor
 from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import BucketKey
 from quotas.engine import Engine
 from quotas.replication.replication_quotas import ReplicationQuotas
+
+if TYPE_CHECKING:
+    from quotas.sharing.capacities import Capacities
 
 AGAIN_MS: Final = 600_000
 KNOWN_MAX: Final = 256
@@ -104,6 +108,7 @@ class Relay:
         self._certificates = certificates
         self.stats = stats
         self.engine = Engine(engine_options(config), definitions)
+        self.capacities: Capacities | None = None  # while classes may borrow (`shares`)
         self.shared = Shared(loop, self.engine, config.limits, stats)
         self.shared.broker_tls = certificates.brokers
         self.shared.ask = ask
@@ -111,7 +116,9 @@ class Relay:
         self.watching = Watching(self.connections, self.engine, self.stats)
         self.replication = ReplicationQuotas(config.replication.options)
         self._listeners: list[Listener] = []
-        self._capture = start_capture(config.capture, stats, self.engine.topics.names, loop, now_ms)
+        self._capture = start_capture(
+            config.capture, stats, self.engine.topics.names, loop, now_ms, self._limit
+        )
         if self._capture is not None:
             self.shared.recorder = self._capture.recorder
 
@@ -220,6 +227,10 @@ class Relay:
             self._supervisor.call("expire", self._expire)
             if self._capture is not None:
                 self._supervisor.call("capture", self._capture.recorder.full)
+
+    def _limit(self, key: str, user: str, client_id: str) -> tuple[float | None, BucketKey]:
+        """Return the limit and the bucket of a client, by the quotas in force; any thread may call it."""
+        return self.engine.definitions.limit(key, user, client_id)
 
     def _expire(self) -> None:
         """Remove expired clients and fetch sessions, and relieve kept bytes."""

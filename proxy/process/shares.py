@@ -14,6 +14,7 @@ stopped keeps its part until its lease ends, or it does; the other workers only 
 """
 
 import asyncio
+import secrets
 from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -22,6 +23,7 @@ from proxy.config import Config
 from proxy.system.clock import now_ms
 from proxy.system.hosts import FleetContexts
 from quotas.sharing.budgets import Budgets
+from quotas.sharing.capacities import Capacities
 from quotas.sharing.followers import FollowerShares
 from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report
 from quotas.sharing.lessee import Lessee
@@ -58,12 +60,20 @@ def lessee_of(terms: LeaseTerms, number: int, run: int, now_ms: int) -> Lessee:
     return Lessee(terms, _id(number, run), now_ms, cut_off=terms.least)
 
 
+def capacities_of(relay: "Relay") -> Capacities:
+    """Return what divides the capacities in this process, while it leases shares to others or to itself."""
+    if relay.capacities is None:
+        relay.capacities = Capacities(lambda: relay.engine.definitions)
+    return relay.capacities
+
+
 class ControlShares:
     """Leases shares of all quotas to the workers: the lessor (the side that divides quotas) in the control process.
 
     Args:
         terms: the terms of the leases between control and its workers.
         run: a random number that identifies the control process.
+        capacities: divides the capacities among classes; without a fleet.
         member: this process as a member of a fleet: the workers divide what the holder leases to it. None without a
             fleet: they divide the whole of each quota.
 
@@ -72,11 +82,13 @@ class ControlShares:
             through control, which then uses shares itself.
     """
 
-    def __init__(self, terms: LeaseTerms, run: int, now_ms: int, member: Member | None = None) -> None:
+    def __init__(
+        self, terms: LeaseTerms, run: int, capacities: Capacities, now_ms: int, member: Member | None = None
+    ) -> None:
         self.terms = terms
         self._member = member
         self.own: tuple[Lessee, Budgets] | None = None
-        self._lessor = Lessor(terms, run, lambda _: 1.0, now_ms, 0) if member is None else member.workers
+        self._lessor = Lessor(terms, run, capacities, now_ms, 0) if member is None else member.workers
 
     @property
     def busy(self) -> bool:
@@ -116,6 +128,39 @@ def _id(number: int, run: int) -> LesseeId:
     return LesseeId(f"worker-{number}", run)
 
 
+class OwnShares:
+    """The loans of a process by itself: it has all of each quota, and leases to itself what classes may borrow."""
+
+    def __init__(self, relay: "Relay", now_ms: int) -> None:
+        self._engine = relay.engine
+        terms = LeaseTerms(_LEASE_MS, _PERIOD_MS, 1, never_lent=0.0)
+        run = secrets.randbits(62)
+        self._lessee = Lessee(terms, _id(_CONTROL, run), now_ms, cut_off=1.0, first=1.0)
+        self._lessor = Lessor(terms, run, capacities_of(relay), now_ms, 0)
+        self._budgets = Budgets(relay.engine, self._lessee, now_ms)
+
+    async def run(self) -> None:
+        """Lend at intervals, until cancelled."""
+        pace = Pace(asyncio.get_running_loop())
+        self._budgets.begins = pace.wake
+        self._engine.lend(self._budgets)
+        while True:
+            self.step(now_ms())
+            await pace.pause(busy=self._budgets.busy)
+
+    def step(self, now_ms: int) -> None:
+        """Report what classes use, and take what they may borrow."""
+        report = self._budgets.report(now_ms)
+        if report is None:
+            return
+        try:
+            self._lessor.report(report, now_ms)
+        except SessionLostError:  # this process was suspended for longer than a lease
+            self._lessee.lose()
+        for _, grants in self._lessor.grants(now_ms):
+            self._budgets.take(grants, now_ms)
+
+
 def join(config: Config, relay: "Relay", access: "Callable[[], Access]", tls: FleetContexts) -> "Fleet":
     """Make this process, which has no workers, a member of the fleet: it then uses only the shares leased to it.
 
@@ -147,13 +192,13 @@ def join_with_workers(
     """
     began_ms = now_ms()
     if not config.fleet.configured:
-        return ControlShares(terms_of(workers), run, began_ms), None
+        return ControlShares(terms_of(workers), run, capacities_of(relay), began_ms), None
     from proxy.fleet.fleet import new_lessee
 
     terms = terms_of(workers + config.replicates)
     lessee = new_lessee(config.fleet, began_ms)
     member = Member(lessee, terms, began_ms)
-    shares = ControlShares(terms, run, began_ms, member)
+    shares = ControlShares(terms, run, capacities_of(relay), began_ms, member)
     if config.replicates:
         own = lessee_of(terms, _CONTROL, run, began_ms)
         shares.own = own, _budgets(config, relay, own, began_ms)
@@ -188,7 +233,7 @@ def _fleet(
         return {**own, **addresses}
 
     cluster = access() if config.fleet.holder is None else None
-    return Fleet(config.fleet, lessee, leasing, facts, cluster, tls)
+    return Fleet(config.fleet, lessee, leasing, facts, cluster, capacities_of(relay), tls)
 
 
 class Pace:

@@ -282,6 +282,7 @@ class Definitions:
     and `in_force` and all that traffic asks for what holds.
 
     Attributes:
+        revision: a number that grows with every change of what is in force.
         capacities: by quota key, the capacity that is stated; where both scopes are, that of each broker.
         changed: called in the owner's thread with the code of each entity whose limits in force were set; None: not
             called.
@@ -399,6 +400,7 @@ class Definitions:
 
     def _put_in_force(self, text: str, values: Mapping[str, float], *, new: bool = False) -> None:
         """Make these the limits of the entity with this code, for traffic."""
+        self.revision += 1
         if text[0] == "t":
             self._count_topic(text, values)
         for key, rates in () if new else self._rates.items():
@@ -495,8 +497,10 @@ class Definitions:
         """
         if not self._timed:
             return list(self._codes)
-        own = [text for text in self._codes if text[0] != "w"]
-        return own + [text for text in list(self._timed) if text not in self._codes]
+        codes = list(self._codes)
+        known = set(codes)
+        own = [text for text in codes if text[0] != "w"]
+        return own + [text for text in list(self._timed) if text not in known]
 
     def limits(self, text: str) -> dict[str, float]:
         """Return the limits that are stated for the entity with this code, by quota key; empty if it has none."""
@@ -511,7 +515,8 @@ class Definitions:
 
     def in_force(self, text: str) -> dict[str, float]:
         """Return the limits in force of the entity with this code, by quota key; empty if it has none."""
-        return {key: rates[text] for key, rates in self._rates.items() if rates and text in rates}
+        found = ((key, rates.get(text)) for key, rates in self._rates.items() if rates)
+        return {key: value for key, value in found if value is not None}
 
     def values(self, entity: Entity) -> dict[str, float]:
         """Return the limits of one entity by quota key, without static settings; empty if it has none."""
@@ -554,8 +559,9 @@ class Definitions:
         for text, bucket, static in self._levels(key, user, client_id, deciding):
             if static is not None:
                 return static, bucket
-            if text in rates:
-                return rates[text], bucket
+            found = rates.get(text)
+            if found is not None:
+                return found, bucket
             if len(deciding) > 1 and any(text in values for values in deciding[1:]):
                 return None, bucket
         if len(deciding) > 1 and self._rates[WEIGHT]:
@@ -607,6 +613,10 @@ class Definitions:
         default = self._defaults.get(key)
         if default is not None:
             yield (_DEFAULT_CLIENT, client, default)
+
+    def decides(self, key: str, text: str) -> bool:
+        """Whether the entity with this code decides for a quota key, if none with a higher precedence does."""
+        return any(text in values for values in self._deciding(key))
 
     def precedence(self, key: str, user: str, client_id: str) -> Iterator[tuple[str, float | None]]:
         """Yield the code of each entity that could limit this client, the one with the highest precedence first.
@@ -696,10 +706,11 @@ class Definitions:
 
     def _find_capacities(self) -> None:
         """Read the capacities again from the entities that state them."""
-        self.capacities = {}
+        found: dict[str, Capacity] = {}
         for scope in reversed(CAPACITY_SCOPES):
             for key, rate in self.in_force(code(None, None, capacity=scope)).items():
-                self.capacities[key] = Capacity(rate, scope == "cluster")
+                found[key] = Capacity(rate, scope == "cluster")
+        self.capacities = found
 
     def catch_up_lag(self, user: str, client_id: str) -> int:
         """Return how many records before the log's end this client may read without catching up.
@@ -791,6 +802,19 @@ class Definitions:
         levels = [code(of, client_id) for of in (user, DEFAULT, None)]
         return any(text in rates for rates in tables for text in levels)
 
+    def names_bucket(self, key: str, bucket: BucketKey) -> bool:
+        """Whether an entry is about exactly this bucket: its number is bounded, while names below a default have none.
+
+        >>> entries = {Entity(client_id=DEFAULT): {"producer_byte_rate": 9}, Entity("ann"): {"producer_byte_rate": 5}}
+        >>> found = Definitions(entries)
+        >>> [found.names_bucket("producer_byte_rate", BucketKey(*one)) for one in (("ann", None), (None, "a"))]
+        [True, False]
+        """
+        if bucket.group is not None or (bucket.user is None and (key, bucket.client_id) in self._overrides):
+            return True
+        text = code(bucket.user, bucket.client_id)
+        return any(text in values for values in self._deciding(key))
+
     def names_user(self, user: str) -> bool:
         """Whether this user has an entry, with or without a client id."""
         return user in self._users
@@ -846,11 +870,14 @@ class Candidate(NamedTuple):
     Args:
         value: the entity's limit for the quota key; None if it has none.
         static: the name of the static setting in `[quotas]` that has the limit; "" if an entry has it.
+        decides: whether it decides if no other one goes before it: it has a limit, or, with a capacity, a ceiling or an
+            exemption, so that nothing is promised to the client.
     """
 
     entity: Entity
     value: float | None
     static: str = ""
+    decides: bool = False
 
 
 def candidates(definitions: Definitions, key: str, user: str, client_id: str) -> Iterator[Candidate]:
@@ -865,20 +892,22 @@ def candidates(definitions: Definitions, key: str, user: str, client_id: str) ->
     for text, static in definitions.precedence(key, user, client_id):
         entity = entity_of(text)
         if static is None:
-            yield Candidate(entity, definitions.in_force(text).get(key))
+            value = definitions.in_force(text).get(key)
+            yield Candidate(entity, value, decides=definitions.decides(key, text))
         else:
             word = "override" if entity.client_id is not DEFAULT else "default"
-            yield Candidate(entity, static, f"{sides[0][0]}_{word}")
+            yield Candidate(entity, static, f"{sides[0][0]}_{word}", decides=True)
 
 
 def match(definitions: Definitions, key: str, user: str, client_id: str) -> Candidate | None:
-    """Return the entity whose limit applies to this client; None if no entity has one.
+    """Return the entity whose limit applies to this client; None if none does.
 
     >>> entries = {Entity(client_id=DEFAULT): {"producer_byte_rate": 9}}
     >>> match(Definitions(entries), "producer_byte_rate", "ann", "a").entity
     Entity(client_id=<default>)
     """
-    return next((one for one in candidates(definitions, key, user, client_id) if one.value is not None), None)
+    found = next((one for one in candidates(definitions, key, user, client_id) if one.decides), None)
+    return None if found is None or found.value is None else found
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -5,9 +5,10 @@ A request may pass while this time is at most the burst ahead of now; it moves t
 time t, at most burst + rate * t bytes and one request pass.
 
 The rate is the process's share of the limit: all of it, or less if several processes share the limit
-(`quotas.sharing`). A change of the limit keeps the debt in bytes; the burst becomes that of the new limit. A change of
-the share keeps credit and debt in bytes: a higher share adds no burst, a lower one clips it. So moving shares between
-processes, which add up to at most 1, creates no credit.
+(`quotas.sharing`); and what is lent to it of a capacity (`quotas.sharing.capacities`). A change of the limit keeps the
+debt in bytes; the burst becomes that of the new limit. A change of the share keeps credit and debt in bytes: a higher
+share adds no burst, a lower one clips it. So moving shares between processes, which add up to at most 1, creates no
+credit.
 """
 
 from collections.abc import Iterable
@@ -32,12 +33,13 @@ class VirtualSchedule:
     (250000.0, 1000000.0)
     """
 
-    __slots__ = ("_burst_ms", "_paid_ms", "_rate", "_returned_ms", "_share", "limit", "virtual_time")
+    __slots__ = ("_burst_ms", "_loan", "_paid_ms", "_rate", "_returned_ms", "_share", "limit", "virtual_time")
 
     def __init__(self, limit: float, burst_ms: int, now_ms: int) -> None:
         assert limit > 0, "a definition checks this"
         self.limit = limit
         self._share = 1.0
+        self._loan = 0.0  # bytes/s beyond the share
         self._rate = limit / 1000.0  # bytes per ms
         self._burst_ms = burst_ms
         self._paid_ms = float(now_ms)
@@ -48,13 +50,13 @@ class VirtualSchedule:
         """Change the limit; the debt in bytes stays the same."""
         assert limit > 0, "a definition checks this"
         self.limit = limit
-        self._change_rate(limit * self._share / 1000.0, now_ms, now_ms)
+        self._change_rate((limit * self._share + self._loan) / 1000.0, now_ms, now_ms)
 
-    def lend(self, share: float, now_ms: int) -> None:
-        """Use this share (0 to 1) of the limit from now on; credit and debt stay the same in bytes."""
+    def lend(self, share: float, now_ms: int, loan: float = 0.0) -> None:
+        """Use this share (0 to 1) of the limit, and a loan in bytes/s; credit and debt stay the same in bytes."""
         assert share > 0, "a schedule without a rate never ends"
-        self._share = share
-        self._change_rate(self.limit * share / 1000.0, now_ms + self._burst_ms, now_ms)
+        self._share, self._loan = share, loan
+        self._change_rate((self.limit * share + loan) / 1000.0, now_ms + self._burst_ms, now_ms)
 
     def credit_bytes(self, now_ms: int) -> float:
         """Return the bytes that may pass now; if negative, the debt beyond the burst."""
@@ -68,9 +70,13 @@ class VirtualSchedule:
         """Return the unused part of the burst, in ms; 0 if the burst is used up."""
         return max(0, int(now_ms + self._burst_ms - self._paid_ms))
 
+    def is_idle(self, now_ms: int) -> bool:
+        """Return whether all bytes that have passed are paid for, so that the burst is unused."""
+        return self._paid_ms <= now_ms
+
     @property
     def rate(self) -> float:
-        """This process's share of the limit, in bytes/s."""
+        """This process's share of the limit, with what is lent to it, in bytes/s."""
         return self._rate * 1000
 
     def new_backlog(self) -> Backlog:

@@ -4,6 +4,10 @@ A limiter that makes no connection wait costs nothing here: it has the default s
 a connection wait, its key is *named*: the demand is the whole quota while connections wait, weighted by their number,
 and twice the limiter's rate for a while afterwards.
 
+A limiter of a class that shares a capacity (`capacities`) is measured from its first byte on, since what it uses is
+taken from what others may borrow; its demand is that of its loan key. While a class may get more at any moment, its
+mutes are short.
+
 A process begins without a burst, since its predecessor may have used it. While the shares of a named key are being
 moved, or are no more than the least share, mutes are shortened: a long mute would be computed from a rate that is soon
 out of date. This is done only if the limiter decides again on the connection's next request (`schedule`).
@@ -12,12 +16,13 @@ out of date. This is done only if the limiter decides again on the connection's 
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
-from quotas.definitions.entities import code
-from quotas.limiters.limiter import Decision, Lendable, LimiterKey
+from quotas.definitions.entities import BucketKey, code, entity_of
+from quotas.definitions.kinds import capacity_key
+from quotas.limiters.limiter import Borrowing, Decision, Lendable, LimiterKey
 from quotas.sharing.followers import FollowerShares
-from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report, Wish
+from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report, Wish, is_loan, loan_key, rate_key
 from quotas.sharing.lessee import Lessee
 
 # A connection counts as waiting for this time after the end of its mute or hold: it comes back a round trip later.
@@ -32,13 +37,42 @@ _HEADROOM: Final = 2.0
 # A number of waiting connections that differs by less than this part is not worth a message.
 _WEIGHT_PART: Final = 8
 _KEY_CHARACTERS_MAX: Final = 1024
+_GROUP_MARK: Final = "group "  # no entity's code begins so
 _RENEWED_AT_ONCE: Final = 500  # two milliseconds' work
+# What a class uses is measured at least so far apart, and averaged over about the second time.
+_USE_MS: Final = 100
+_USE_MEAN_MS: Final = 500
+# A class that has had an unused burst in this time has enough on average, though its connections wait: for their turns
+# in what it sends at once.
+_ENOUGH_MS: Final = 1000
+# A class that has not enough wants so many times what it has, and this part of the capacity at least. It does not want
+# all: its connections may wait here for a share of its rate that other processes have.
+_MORE: Final = 2.0
+_MORE_MIN: Final = 0.01
+# A connection of a class that shares a capacity counts as waiting for so long after its mute: others can use the rate.
+_BACK_MS: Final = 300
+# What a class without waiting connections may use beyond what it uses now, so that it can grow.
+_GROWTH: Final = 1.05
+# A demand that differs by less than this part is not worth a message; a smaller part of a capacity is none.
+_DEMAND_PART: Final = 0.03
+_DEMAND_MIN: Final = 1e-5
+# By how much the sum of the rates promised here has to change before all limiters take their shares again.
+_PROMISED_STEP: Final = 1.25
 
 
 class Limiters(Protocol):
     """The owner of the limiters: the engine, as far as `Budgets` uses it."""
 
     lease_until_ms: int | None  # from then on limiters take their shares again before they are used
+
+    def names(self, limiter_key: LimiterKey) -> bool:
+        """Whether an entry is about exactly the clients of this limiter; names below a default are without a bound."""
+
+    def admit_newcomers(self) -> None:
+        """Give new names that have sent something a limiter of their own."""
+
+    def capacity(self, limiter_key: LimiterKey) -> float:
+        """Return the capacity in bytes/s that a limiter's class shares; 0 if none is stated."""
 
     def refresh(self, lease_until_ms: int | None) -> None:
         """Make every limiter read its share again before its next use, and once more when the lease ends.
@@ -56,10 +90,32 @@ def budget_key(limiter_key: LimiterKey) -> str:
     'producer_byte_rate@-1 -=:reports'
     """
     quota, bucket, broker = limiter_key
-    text = f"{quota}@{broker} {code(bucket.user, bucket.client_id)}"
+    names = code(bucket.user, bucket.client_id) if bucket.group is None else f"{_GROUP_MARK}{bucket.group}"
+    text = f"{quota}@{broker} {names}"
     if len(text) <= _KEY_CHARACTERS_MAX:
         return text
     return f"{quota}@{broker} #{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def limiter_key_of(key: str) -> tuple[str, BucketKey | None, int]:
+    """Return the limiter key that `budget_key` has made a key of; its bucket is None if the names were too long.
+
+    >>> limiter_key_of("producer_byte_rate@-1 -=:reports")
+    ('producer_byte_rate', BucketKey(user=None, client_id='reports', group=None), -1)
+    """
+    place, _, names = key.partition(" ")
+    quota, _, broker = place.rpartition("@")
+    if names.startswith("#"):
+        return quota, None, int(broker)
+    if names.startswith(_GROUP_MARK):
+        return quota, BucketKey(None, None, names[len(_GROUP_MARK) :]), int(broker)
+    entity = entity_of(names)
+    assert not (entity.user is entity.client_id is None), "a bucket has a name"
+    return quota, BucketKey(_text(entity.user), _text(entity.client_id)), int(broker)
+
+
+def _text(name: object) -> str | None:
+    return name if isinstance(name, str) else None
 
 
 class _Named:
@@ -76,6 +132,10 @@ class _Named:
         self.sample = (now_ms, limiter.used())
         self.rate = 0.0  # bytes/s
 
+    def waiting_since(self, ms: int) -> int:
+        """Return the number of connections whose mutes or holds end at a time or later."""
+        return sum(until_ms >= ms for until_ms in self.waiting.values())
+
     def wish(self, now_ms: int) -> Wish:
         """Return the demand; its weight stays the last one unless the number of connections has changed much."""
         since_ms = now_ms - WAITING_MS
@@ -91,6 +151,74 @@ class _Named:
             self.weight = max(1, waiting)
         wanted = 1.0 if waiting else min(1.0, round(_HEADROOM * self.rate / self.limiter.limit, 2))
         return Wish(wanted, self.weight)
+
+
+class _Use:
+    """What the class of one limiter uses of its capacity, and its demand there.
+
+    Attributes:
+        key: of its loans.
+        capacity: bytes/s.
+        named: whether an entry is about exactly this class.
+        promised: the limit of all processes together, in bytes/s, when it began.
+        rate: bytes/s that pass, averaged.
+        wish: the demand that was reported last; None for none.
+    """
+
+    __slots__ = ("_enough_ms", "_sample", "capacity", "key", "limiter", "named", "promised", "rate", "wish")
+
+    def __init__(self, key: str, limiter: Borrowing, capacity: float, named: bool, now_ms: int) -> None:
+        self.key = key
+        self.limiter = limiter
+        self.capacity = capacity
+        self.named = named
+        self.promised = limiter.limit
+        self.rate = 0.0
+        self.wish: Wish | None = None
+        self._sample = now_ms, limiter.used()
+        self._enough_ms = now_ms - _ENOUGH_MS  # when its burst was last unused
+
+    def measured(self, now_ms: int) -> bool:
+        """Whether it was measured a moment ago."""
+        return now_ms < self._sample[0] + _USE_MS
+
+    def renew(self, waiting: int, share: float, now_ms: int) -> bool:
+        """Measure what passes, and set the demand anew; returns whether it has changed.
+
+        Args:
+            waiting: how many connections wait.
+            share: the share of its limit that the process has without a loan.
+        """
+        began_ms, began = self._sample
+        total = self.limiter.used()
+        elapsed_ms = now_ms - began_ms
+        self._sample = now_ms, total
+        part = min(1.0, elapsed_ms / _USE_MEAN_MS)
+        self.rate += part * (max(0.0, total - began) * 1000 / elapsed_ms - self.rate)
+        if self.limiter.is_idle(now_ms):
+            self._enough_ms = now_ms
+        own = self.limiter.limit * share
+        wanted = self.rate / self.capacity
+        if waiting and now_ms >= self._enough_ms + _ENOUGH_MS:
+            wanted = max(_MORE_MIN, _MORE * max(wanted, self.limiter.rate / self.capacity))
+        elif waiting:
+            wanted = max(wanted * _GROWTH, own / self.capacity)
+        elif self.rate > own:
+            wanted *= _GROWTH
+        wish = Wish(min(1.0, wanted), max(1, waiting)) if wanted > _DEMAND_MIN else None
+        if not self._differs(wish):
+            return False
+        self.wish = wish
+        return True
+
+    def _differs(self, wish: Wish | None) -> bool:
+        """Whether a demand differs from the reported one by enough for a message."""
+        before = self.wish
+        if before is None or wish is None:
+            return before is not wish
+        return abs(wish.wanted - before.wanted) > _DEMAND_PART * before.wanted or abs(
+            wish.weight - before.weight
+        ) >= max(1, before.weight // _WEIGHT_PART)
 
 
 class Budgets:
@@ -113,24 +241,41 @@ class Budgets:
         self._limiters: dict[str, Lendable] = {}
         self._named: dict[Lendable, _Named] = {}  # in the order in which their demands were computed
         self._wishes: dict[str, Wish] = {}
+        # Of classes that share a capacity, in the order of their measurement.
+        self._uses: dict[Lendable, _Use] = {}
+        self._promised: dict[tuple[str, int], float] = {}  # bytes/s in sum, by quota key and broker
+        # The part of its rate that a class without a demand has, if no entry names it.
+        self._standby: dict[tuple[str, int], float] = {}
         self.followers: FollowerShares | None = None
         self.begins: Callable[[], object] = lambda: None
 
     @property
     def busy(self) -> bool:
         """Whether to call `report` often, since there are demands for shares, or a message for the lessor."""
-        return bool(self._wishes or self.followers) or self._lessee.pending
+        return bool(self._wishes or self.followers or self._uses) or self._lessee.pending
 
     def begin(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
-        """Store a new limiter and set its share; its burst counts as used up when the process began."""
-        key = budget_key(limiter_key)
-        self._limiters[key] = limiter
-        limiter.lend(self._lessee.share(key, now_ms), now_ms)
-        limiter.begin_empty(self._began_ms, now_ms)
+        """Store a new limiter and set its share; its burst counts as used up when the process began.
+
+        In a class that shares a capacity it has no burst: further names would be further bursts.
+        """
+        self._limiters[budget_key(limiter_key)] = limiter
+        self.lend(limiter, limiter_key, now_ms)
+        limiter.begin_empty(now_ms if limiter in self._uses else self._began_ms, now_ms)
 
     def lend(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
         """Set a limiter's share to the current one, after all shares or quotas have changed."""
-        limiter.lend(self._lessee.share(budget_key(limiter_key), now_ms), now_ms)
+        key = budget_key(limiter_key)
+        capacity = self._owner.capacity(limiter_key)
+        use = self._uses.get(limiter)
+        if (use.capacity if use is not None else 0.0) != capacity:
+            use = self._join(limiter, limiter_key, key, capacity, now_ms)
+        self._set(limiter, key, use, now_ms)
+
+    def lent(self, limiter: Lendable, now_ms: int) -> float:
+        """Return what a limiter has beyond its rate, in bytes/s."""
+        use = self._uses.get(limiter)
+        return 0.0 if use is None else use.capacity * self._lessee.share(use.key, now_ms)
 
     def end(self, limiter: Lendable) -> None:
         """Remove a limiter that is no longer used, and its demand for a share."""
@@ -139,6 +284,46 @@ class Budgets:
             key = budget_key(limiter.limiter_key)
             self._limiters.pop(key, None)
             self._wishes.pop(key, None)
+            if limiter in self._uses:
+                self._join(limiter, limiter.limiter_key, key, 0.0, 0)
+
+    def _set(self, limiter: Lendable, key: str, use: _Use | None, now_ms: int) -> None:
+        """Set a limiter's share, and its loan."""
+        lessee = self._lessee
+        share = lessee.share(key, now_ms)
+        if use is None:
+            limiter.lend(share, now_ms)
+            return
+        if not use.named and not lessee.has(key):
+            assert limiter.limiter_key is not None, "a limiter of a class has a key"
+            share *= self._standby.get(_place(limiter.limiter_key), 1.0)
+        use.limiter.lend(share, now_ms, use.capacity * lessee.share(use.key, now_ms))
+
+    def _join(
+        self, limiter: Lendable, limiter_key: LimiterKey, key: str, capacity: float, now_ms: int
+    ) -> _Use | None:
+        """Register that a limiter's class shares a capacity in bytes/s; 0: it shares none any more."""
+        place = _place(limiter_key)
+        promised = self._promised.get(place, 0.0)
+        before = self._uses.pop(limiter, None)
+        if before is not None and not before.named:
+            promised -= before.promised
+        if before is not None:
+            self._wishes.pop(before.key, None)
+        use = None
+        if capacity:
+            borrowing = cast(Borrowing, limiter)
+            named = self._owner.names(limiter_key)
+            use = self._uses[limiter] = _Use(loan_key(key), borrowing, capacity, named, now_ms)
+            promised += 0.0 if use.named else use.promised
+        self._promised[place] = promised
+        # Many classes that were idle may begin at the same moment: together they have no more than the capacity then.
+        standby = min(1.0, capacity / promised) if capacity and promised > 0 else 1.0
+        last = self._standby.get(place, 1.0)
+        if standby < last / _PROMISED_STEP or standby > last * _PROMISED_STEP or standby == 1.0 != last:
+            self._standby[place] = standby
+            self._owner.refresh(self._owner.lease_until_ms)
+        return use
 
     def waits(self, limiter: Lendable, waiting: object, decision: Decision, now_ms: int) -> Decision:
         """Register that a decision makes a connection wait: this is a demand for a larger share of the limit.
@@ -159,7 +344,9 @@ class Budgets:
         named.waited_ms = now_ms
         until_ms = decision.hold_until_ms
         if decision.throttle_ms:
-            if decision.throttle_ms > _UNSETTLED_MUTE_MS and self._unsettled(named, now_ms):
+            if decision.throttle_ms > _UNSETTLED_MUTE_MS and (
+                self._unsettled(named, now_ms) or limiter in self._uses
+            ):
                 decision = replace(decision, throttle_ms=_UNSETTLED_MUTE_MS)
             until_ms = now_ms + decision.throttle_ms
         named.waiting[waiting] = max(until_ms, now_ms)
@@ -194,7 +381,11 @@ class Budgets:
         if lessee.expire(now_ms):
             self._owner.refresh(None)
             self._apply(now_ms)
+        elif lessee.lapse(now_ms):
+            self._owner.refresh(lessee.usable_until_ms)
+        self._owner.admit_newcomers()
         self._renew(now_ms)
+        self._measure(now_ms)
         lessee.wish(self._wishes if self.followers is None else self._wishes | self.followers.wishes(now_ms))
         return lessee.report(now_ms) if lessee.due(now_ms) else None
 
@@ -204,16 +395,17 @@ class Budgets:
         Returns False if the grants were ignored, because they do not belong to the open session.
         """
         lessee = self._lessee
+        lapsed = lessee.loans_lapsed
         if not lessee.take(grants, now_ms):
             return False
-        if grants.complete or DEFAULT_KEY in grants.shares:
+        if grants.complete or lapsed or DEFAULT_KEY in grants.shares:
             self._owner.refresh(lessee.usable_until_ms)
         else:
             self._owner.lease_until_ms = lessee.usable_until_ms
-            for key in grants.shares:
+            for key in {rate_key(key) if is_loan(key) else key for key in grants.shares}:
                 limiter = self._limiters.get(key)
                 if limiter is not None:
-                    limiter.lend(lessee.share(key, now_ms), now_ms)
+                    self._set(limiter, key, self._uses.get(limiter), now_ms)
         self._apply(now_ms)
         lessee.confirm()
         return True
@@ -235,5 +427,27 @@ class Budgets:
                 self._wishes[named.key] = wish
                 self._named[limiter] = named
 
+    def _measure(self, now_ms: int) -> None:
+        """Measure what classes use of their capacities, a bounded number of them, those measured longest ago first."""
+        for _ in range(min(len(self._uses), _RENEWED_AT_ONCE)):
+            limiter, use = next(iter(self._uses.items()))
+            if use.measured(now_ms):
+                return
+            del self._uses[limiter]
+            self._uses[limiter] = use
+            named = self._named.get(limiter)
+            share = self._lessee.share(rate_key(use.key), now_ms)
+            waiting = 0 if named is None else named.waiting_since(now_ms - _BACK_MS)
+            if use.renew(waiting, share, now_ms):
+                if use.wish is None:
+                    self._wishes.pop(use.key, None)
+                else:
+                    self._wishes[use.key] = use.wish
+
     def __len__(self) -> int:
         return len(self._named)
+
+
+def _place(limiter_key: LimiterKey) -> tuple[str, int]:
+    """Return the quota key of the capacity and the broker of a limiter."""
+    return capacity_key(limiter_key[0]), limiter_key[2]

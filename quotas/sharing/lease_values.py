@@ -6,6 +6,10 @@ A *key* names one quota at one place, as text; `DEFAULT_KEY` stands for every ke
 A lease is a promise of the lessor to a process that runs. Where the end of a lessee is certain, its shares are free
 earlier: processes below it use them for LIVE_MS after they have last seen it run, and GONE_MS covers that.
 
+A *loan* is a part of a capacity that a class has beyond its rate (`capacities`). Its key is that of the rate with
+LOAN_MARK before it. Loans are leased as shares are, except that their default is nothing, and that they are valid for
+LOAN_MS only: a process that is cut off borrows nothing.
+
 A *session* is one ordered exchange of reports and grants. Both are numbered without gaps and contain only changes, so a
 missing one ends the session, and the next session begins with the whole state. All transmitted times are durations.
 """
@@ -24,6 +28,28 @@ LIVE_MS: Final = 500
 GONE_MS: Final = LIVE_MS + LIVE_MS // 50 + 10
 KEYS_MAX: Final = 10_000  # with shares of their own; the clients of further keys have the default share
 WEIGHT_MAX: Final = 1e9
+LOAN_MARK: Final = "+"
+LOAN_MS: Final = 1000
+
+
+def loan_key(key: str) -> str:
+    """Return the key of a class's loans.
+
+    Args:
+        key: of its rate.
+    """
+    return LOAN_MARK + key
+
+
+def rate_key(loan: str) -> str:
+    """Return the key of the rate of the class with this loan key."""
+    return loan[len(LOAN_MARK) :]
+
+
+def is_loan(key: str) -> bool:
+    """Whether this is the key of a class's loans."""
+    return key.startswith(LOAN_MARK)
+
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 """A part of a quota; the range holds for what is decoded, and excludes NaN."""

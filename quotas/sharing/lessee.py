@@ -20,7 +20,17 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Final
 
-from quotas.sharing.lease_values import DEFAULT_KEY, LIVE_MS, Grants, LeaseTerms, LesseeId, Report, Wish
+from quotas.sharing.lease_values import (
+    DEFAULT_KEY,
+    LIVE_MS,
+    LOAN_MS,
+    Grants,
+    LeaseTerms,
+    LesseeId,
+    Report,
+    Wish,
+    is_loan,
+)
 
 GAP_MS_MIN: Final = 20  # between two reports
 _SENT_MAX: Final = 64  # reports whose time is remembered
@@ -59,6 +69,8 @@ class Lessee:
         self._live_until_ms: float = inf
         self._until_ms = -1  # of the lease; -1: there was none since it began or was cut off
         self._shares: dict[str, float] = {}
+        self._loans: set[str] = set()  # the keys of those that are above 0
+        self._loans_until_ms = -1  # -1: they have lapsed
         self._lowered: dict[str, float] = {}  # shares that processes below may still be using
         self._number = 0
         self._applied = 0
@@ -79,9 +91,30 @@ class Lessee:
     def usable_until_ms(self) -> int:
         """The time until which a share need not be read again.
 
-        It is the end of the lease, or the time until which `live` lets the shares be used, if that is earlier.
+        It is the end of the lease, or the time until which `live` lets the shares be used, or the end of loans, if that
+        is earlier.
         """
-        return int(min(self._until_ms, self._live_until_ms))
+        until_ms = min(self._until_ms, self._live_until_ms)
+        if self._loans and self._loans_until_ms >= 0:
+            until_ms = min(until_ms, self._loans_until_ms)
+        return int(until_ms)
+
+    def lapse(self, now_ms: int) -> bool:
+        """End the loans if no grants have come for LOAN_MS; returns whether that happened now."""
+        if not self._loans or not 0 <= self._loans_until_ms <= now_ms:
+            return False
+        self._loans_until_ms = -1
+        return True
+
+    @property
+    def loans(self) -> frozenset[str]:
+        """The loan keys of which this process has a share."""
+        return frozenset(self._loans)
+
+    @property
+    def loans_lapsed(self) -> bool:
+        """Whether loans have ended (`lapse`) that the next grants renew."""
+        return bool(self._loans) and self._loans_until_ms < 0
 
     def live(self, now_ms: int) -> bool:
         """Register that the lessor's process runs: the leased shares may be used for another LIVE_MS.
@@ -110,13 +143,26 @@ class Lessee:
         """Whether the lease has ended, or none has begun in time, so that other processes may use this one's shares."""
         return not self.leased(now_ms) and (self._until_ms >= 0 or now_ms >= self._begins_until_ms)
 
+    def next_until_ms(self, now_ms: int) -> int:
+        """Return the earliest end of a lease that is yet to come; each begins when an opening report was sent."""
+        lease_ms = self.terms.lease_ms
+        sent_ms = self._sent_at(self._opening) if self._opening else None
+        return (now_ms if sent_ms is None or now_ms >= sent_ms + lease_ms else sent_ms) + lease_ms
+
     def share(self, key: str, now_ms: int) -> float:
-        """Return the share (0 to 1) of the quota with this key that may be used now."""
+        """Return the share (0 to 1) of the quota, or for a loan key of the capacity, that may be used now."""
+        if is_loan(key):
+            lent = now_ms < min(self._loans_until_ms, self._until_ms, self._live_until_ms)
+            return self._shares.get(key, 0.0) if lent else 0.0
         if now_ms < self._until_ms:
             return self._granted(key) if now_ms < self._live_until_ms else self._first
         if self._until_ms < 0 and now_ms < self._begins_until_ms:
             return self._first
         return 1 / self._lessees_max if self._cut_off is None else self._cut_off
+
+    def has(self, key: str) -> bool:
+        """Whether the lessor has granted a share of this key, and not only the default share."""
+        return key in self._shares
 
     @property
     def named(self) -> Iterable[str]:
@@ -139,7 +185,9 @@ class Lessee:
         """Create the next report. Without a session it opens one, and grants for earlier reports are ignored."""
         self._number += 1
         self._sent.append((self._number, now_ms))
-        self._due_ms = now_ms + self.terms.period_ms
+        self._due_ms = now_ms + (
+            min(self.terms.period_ms, LOAN_MS // 4) if self._loans else self.terms.period_ms
+        )
         self._acknowledged = self._applied
         if not self.session:
             self._opening, self._opened_cut_off = self._number, self.cut_off(now_ms)
@@ -178,6 +226,7 @@ class Lessee:
         self._apply(grants, now_ms)
         self.version = grants.version
         self._until_ms = max(self._until_ms, sent_ms + grants.lease_ms)
+        self._loans_until_ms = sent_ms + LOAN_MS if now_ms < sent_ms + LOAN_MS else -1
         self._lessees_max = max(grants.lessees_max, self.terms.lessees_max)
         self._due_ms = min(self._due_ms, sent_ms + self.terms.period_ms)
         return True
@@ -187,13 +236,16 @@ class Lessee:
         keys = self._shares.keys() | grants.shares.keys() if grants.complete else grants.shares.keys()
         before = {key: self.share(key, now_ms) for key in keys}  # without a lease too: processes below use it
         if grants.complete:
-            self.session, self._shares = grants.session, {}
+            self.session, self._shares, self._loans = grants.session, {}, set()
             self._applied = self._acknowledged = 0
         for key, share in grants.shares.items():
             if share is None:
                 self._shares.pop(key, None)
             else:
                 self._shares[key] = share
+        self._loans = {
+            key for key in (grants.shares.keys() | self._loans) if is_loan(key) and self._shares.get(key)
+        }
         for key, largest in before.items():
             if largest > self._granted(key):
                 self._lowered[key] = max(largest, self._lowered.get(key, 0.0))
@@ -217,11 +269,14 @@ class Lessee:
             return False
         self.lose()
         self._shares = {}
+        self._loans = set()
         self._lowered.clear()
         return True
 
     def _granted(self, key: str) -> float:
         """Return the share of a key according to the grants taken so far."""
+        if is_loan(key):
+            return self._shares.get(key, 0.0)
         share = self._shares.get(key)
         return self._shares[DEFAULT_KEY] if share is None else share
 

@@ -24,52 +24,25 @@ confirmed as the lessor (`confirm`) after the end of that lease, and it stops wi
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, islice
+from collections.abc import Callable, Iterator
+from itertools import islice
 from math import inf
 from typing import Final
 
 from quotas.errors import QuotaError
+from quotas.sharing.capacities import Capacities, fill
 from quotas.sharing.lease_values import (
     DEFAULT_KEY,
     GONE_MS,
     KEYS_MAX,
+    LOAN_MS,
     Grants,
     LeaseTerms,
     LesseeId,
     Report,
     Wish,
+    is_loan,
 )
-
-# ----------------------------------------------------------------------------------------------------
-# Weighted max-min fairness (water filling): how a budget is divided by demand.
-
-
-def fill(wanted: Sequence[float], weights: Sequence[float], capacity: float) -> list[float]:
-    """Divide a capacity among demands in proportion to their weights (max-min fairness); none gets more than it wants.
-
-    Capacity that one demand leaves goes to the others. Demands of weight 0 get nothing.
-
-    >>> fill([0.1, 0.6, 0.9], [1, 1, 1], 1.0)
-    [0.1, 0.45, 0.45]
-    >>> fill([1, 1], [3, 1], 1.0)  # three connections here, one there
-    [0.75, 0.25]
-    >>> fill([0.1, 0.2], [1, 9], 1.0)
-    [0.1, 0.2]
-    """
-    parts = [0.0] * len(wanted)
-    order = sorted(
-        (index for index, weight in enumerate(weights) if weight > 0),
-        key=lambda index: wanted[index] / weights[index],
-    )
-    # Added up from the end: subtracting weights of very different sizes would leave 0, or less.
-    remaining = list(accumulate(weights[index] for index in reversed(order)))
-    left = capacity
-    for index in order:
-        parts[index] = min(wanted[index], max(0.0, left) * (weights[index] / remaining.pop()))
-        left -= parts[index]
-    return parts
-
 
 # ----------------------------------------------------------------------------------------------------
 # The shares of one key: what each lessee may be using, what it wants, and what it is granted next.
@@ -161,8 +134,8 @@ class KeyShares:
             least: the share that each lessee has without a demand.
 
         Capacity beyond the demands goes to the lessees with a demand, so that they have room to grow. A share is
-        lowered when another lessee needs it, or when all together exceed the capacity. Without a demand no share is
-        raised.
+        lowered when another lessee needs it, or when all together exceed the capacity; where none has a demand, all in
+        proportion. Without a demand no share is raised.
         """
         lessees = list(self.parts)
         parts = list(self.parts.values())
@@ -174,11 +147,13 @@ class KeyShares:
         room = max(0.0, capacity - least * len(parts))
         needed = [least + extra for extra in fill(wanted, weights, room)]
         left = max(0.0, capacity - sum(needed))
-        weight = sum(weights)
-        targets = [
-            need + (left * own / weight if weight else 0.0) for need, own in zip(needed, weights, strict=True)
-        ]
-        free = capacity - sum(uppers)
+        weight, used = sum(weights), sum(uppers)
+        if weight:
+            targets = [need + left * own / weight for need, own in zip(needed, weights, strict=True)]
+        else:
+            scale = min(1.0, capacity / used) if used else 0.0
+            targets = [max(need, upper * scale) for need, upper in zip(needed, uppers, strict=True)]
+        free = capacity - used
         grain = capacity * _GRAIN
         lowers = free < -grain / 1000 or any(
             need - upper > max(upper * _GAP, grain) for need, upper in zip(needed, uppers, strict=True)
@@ -271,6 +246,7 @@ class _Lessee:
 
     Attributes:
         until_ms: the time at which it is taken for gone.
+        loans_until_ms: the time at which its loans have ended unless it reports; 0 if they have.
         unacknowledged: the keys of each version that was sent and not acknowledged.
         changes: the shares to send with the next grants.
         enlisted: the number of the first roster that has it, and all since.
@@ -281,6 +257,7 @@ class _Lessee:
         "complete",
         "enlisted",
         "lessees_max",
+        "loans_until_ms",
         "number",
         "owed",
         "session",
@@ -295,6 +272,7 @@ class _Lessee:
         self.number = 0
         self.version = 0
         self.until_ms = 0
+        self.loans_until_ms = 0
         self.lessees_max = 1
         self.owed = False
         self.complete = False
@@ -307,7 +285,8 @@ class Lessor:
 
     Args:
         run: a number that identifies the lessor's process, from its start to its end.
-        capacity: returns which share (0 to 1) of a key's quota may be leased; always 1 at the holder of a fleet.
+        capacity: returns which share (0 to 1) of a key's quota may be leased; at the top lessor `Capacities`, which
+            give 1 unless a capacity is stated.
         learning_ms: the longest time for which no share is raised, since leases of predecessors may last.
         awaited: the lessees to which predecessors may have leased, by `LesseeId.run`; None if they are not known.
     """
@@ -333,6 +312,7 @@ class Lessor:
         self._enlisted: float = inf  # the last roster that is surely written
         self._lessees: dict[LesseeId, _Lessee] = {}
         self._default = KeyShares(None)
+        self._nothing = KeyShares(None)  # the default share of loan keys
         self._keys: dict[str, KeyShares] = {}
         self._changed: set[str] = set()  # keys to divide again
         self._postponed: set[str] = set()  # those that were changed while it learns
@@ -436,6 +416,7 @@ class Lessor:
         lessee.number = report.number
         lessee.owed = True
         lessee.until_ms = now_ms + self.terms.lease_ms + self.terms.slack_ms
+        lessee.loans_until_ms = now_ms + LOAN_MS + self.terms.slack_ms
         if lessee.lessees_max != report.lessees_max:
             lessee.lessees_max = report.lessees_max
             self._even = False
@@ -447,7 +428,7 @@ class Lessor:
         """Remove a lessee that is known to have ended; its shares are free immediately."""
         if self._lessees.pop(lessee, None) is None:
             return
-        del self._default.parts[lessee]
+        del self._default.parts[lessee], self._nothing.parts[lessee]
         self._roster += 1
         self._even = False
         for key, shares in self._keys.items():
@@ -487,6 +468,8 @@ class Lessor:
         if self.learning(now_ms):
             self._reduce()
         else:
+            if isinstance(self._capacity, Capacities):
+                self._capacity.lend(self, self.changed_demands(), now_ms)
             self._divide(now_ms)
         length_ms = self.terms.lease_ms if lease_ms is None else min(lease_ms, self.terms.lease_ms)
         most = self._lessees_max
@@ -535,7 +518,7 @@ class Lessor:
         lessee.unacknowledged.clear()
         held = report.held
         default = held.get(DEFAULT_KEY, self.terms.equal)
-        self._default.parts[name] = Part(default)
+        self._default.parts[name], self._nothing.parts[name] = Part(default), Part(0.0)
         for key in held:
             if key != DEFAULT_KEY:
                 self._named(key, KEYS_MAX)  # what is in use counts, also beyond the bound of new keys
@@ -543,7 +526,7 @@ class Lessor:
             before = shares.parts.get(name)
             if before is not None and before.wish is not None:
                 self._demands.add(key)
-            shares.parts[name] = Part(held.get(key, default))
+            shares.parts[name] = Part(held.get(key, 0.0 if is_loan(key) else default))
             self._changed.add(key)
         lessee.changes = {DEFAULT_KEY: default}
         lessee.changes |= {key: shares.parts[name].share for key, shares in self._keys.items()}
@@ -608,7 +591,7 @@ class Lessor:
         """Return the shares of a key, at first each lessee's default share; None if there are too many keys."""
         shares = self._keys.get(key)
         if shares is None and len(self._keys) < KEYS_MAX + further:
-            shares = self._keys[key] = KeyShares(self._default)
+            shares = self._keys[key] = KeyShares(self._nothing if is_loan(key) else self._default)
             shares.parts = {lessee: Part(None) for lessee in self._default.parts}
             self._changed.add(key)
         return shares
@@ -618,6 +601,18 @@ class Lessor:
         known_ms = self._known_ms(now_ms)
         for name in [name for name, lessee in self._lessees.items() if lessee.until_ms <= known_ms]:
             self.leave(name)
+        for name, lessee in self._lessees.items():
+            if 0 < lessee.loans_until_ms <= known_ms:
+                lessee.loans_until_ms = 0
+                self._end_loans(name)
+
+    def _end_loans(self, name: LesseeId) -> None:
+        """Take back the loans of a lessee that is not heard: it uses none until it takes grants, which then say so."""
+        for key, shares in self._keys.items():
+            if is_loan(key) and shares.upper(name):
+                self._send(key, [(name, 0.0)])
+                shares.parts[name].share = 0.0
+                self._changed.add(key)
 
     def _known_ms(self, now_ms: int) -> float:
         """Return the last time at which this process surely was the lessor: leases that ended by then are over."""
@@ -635,7 +630,7 @@ class Lessor:
                 self._idle.setdefault(key, now_ms)
             lent = capacity * (1 - self.terms.never_lent)
             if now_ms < self._idle.get(key, now_ms) + IDLE_MS or shares.used() > lent:
-                self._send(key, shares.divide(lent, self.terms.least * capacity))
+                self._send(key, shares.divide(lent, 0.0 if is_loan(key) else self.terms.least * capacity))
         self._release(now_ms)
 
     def _release(self, now_ms: int) -> None:
@@ -659,7 +654,7 @@ class Lessor:
             shares, capacity = self._keys[key], self._capacity(key)
             if shares.used() > capacity:
                 lent = capacity * (1 - self.terms.never_lent)
-                self._send(key, shares.divide(lent, self.terms.least * capacity))
+                self._send(key, shares.divide(lent, 0.0 if is_loan(key) else self.terms.least * capacity))
 
     def _equalize(self) -> None:
         """Give all lessees the same default share; before it is raised, keys that follow it get shares of their own."""
@@ -682,6 +677,8 @@ class Lessor:
         follows = False
         for key, shares in self._keys.items():
             part = shares.parts[name]
+            if is_loan(key):
+                continue
             if part.share is None or (part.version and part.sent is None):
                 follows = True
                 if not part.version:

@@ -30,9 +30,11 @@ class Member:
     def take(self, grants: Grants, now_ms: int) -> bool:
         """Apply the holder's grants; returns False if they are ignored, since they are not of the open session."""
         self._now_ms = now_ms
+        renewed = self.lessee.loans if self.lessee.loans_lapsed else frozenset[str]()
         taken = self.lessee.take(grants, now_ms)
-        if taken and (grants.complete or grants.shares):  # most grants only renew the lease
-            self._resize(None if grants.complete or DEFAULT_KEY in grants.shares else grants.shares)
+        if taken and (grants.complete or grants.shares or renewed):  # most grants only renew the lease
+            every = grants.complete or DEFAULT_KEY in grants.shares
+            self._resize(None if every else grants.shares.keys() | renewed)
         return taken
 
     def report(self, now_ms: int) -> Report | None:
@@ -43,13 +45,17 @@ class Member:
     def grants(self, now_ms: int) -> Iterator[tuple[LesseeId, Grants]]:
         """Yield the grants to send to the workers now."""
         self._step(now_ms)
-        left_ms = self.lessee.until_ms - now_ms if self.lessee.leased(now_ms) else None
-        yield from self.workers.grants(now_ms, left_ms)
+        lessee = self.lessee
+        # What workers lease from a member that is cut off ends no later than the lease that it has next.
+        until_ms = lessee.until_ms if lessee.leased(now_ms) else lessee.next_until_ms(now_ms)
+        yield from self.workers.grants(now_ms, until_ms - now_ms)
 
     def _step(self, now_ms: int) -> None:
         self._now_ms = now_ms
         if self.lessee.expire(now_ms):
             self._resize(None)
+        elif self.lessee.lapse(now_ms):
+            self._resize(self.lessee.loans)
         self.workers.expire(now_ms)
         if self._lowered:
             self._lowered = {

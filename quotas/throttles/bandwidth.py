@@ -6,10 +6,13 @@ when definitions or options have changed, and delegates to the limiter of the po
 The arithmetic is in the limiters; holds and mutes are carried out by the channel.
 """
 
+from dataclasses import replace
 from typing import Protocol
 
+from quotas.definitions.classes import SHARED_BURST_SECONDS, Terms
 from quotas.definitions.kinds import Kind
 from quotas.limiters.announced import ARRIVAL_MS
+from quotas.limiters.exempt import ExemptLimiter
 from quotas.limiters.kip13 import SampledLimiter
 from quotas.limiters.limiter import ADMITTED, Decision, Flow, Limiter, LimiterKey, ThrottleSource
 from quotas.limiters.schedule import ScheduledLimiter
@@ -21,9 +24,7 @@ from quotas.throttles.prediction import predict
 class Source(ThrottleSource, Protocol):
     """The part of the engine that a throttle of bytes uses."""
 
-    def attach(
-        self, key: str, user: str, client_id: str, broker: int, now_ms: int
-    ) -> tuple[float | None, Limiter | None]:
+    def attach(self, throttle: "Throttle", now_ms: int) -> tuple[float | None, Limiter | None]:
         """Return the client's limit in bytes/s, and the limiter of all clients that share it; both None: unlimited."""
 
     def release(self, limiter: Limiter, throttle: "Throttle") -> None:
@@ -269,6 +270,10 @@ class Throttle(ClientThrottle):
         if self._version is not self._source.version:
             self._refresh(now_ms)
 
+    def attach_again(self) -> None:
+        """Ask for the limiter again at the next use."""
+        self._version = None
+
     def detach(self) -> None:
         """Detach from the limiter; the next call attaches again."""
         if self._limiter is not None:
@@ -279,10 +284,11 @@ class Throttle(ClientThrottle):
         self._source.end_lease(now_ms)
         self.begin(now_ms)
         before = self._limiter
-        self.limit, after = self._source.attach(self.key, self.user, self.client_id, self.broker, now_ms)
+        self.limit, after = self._source.attach(self, now_ms)
         if after is not before:
             if after is not None:
                 after.throttles.add(self)
+                after.uncounted -= self.total
             self._limiter = after
             if before is not None:
                 self._source.release(before, self)
@@ -310,7 +316,13 @@ def _count_told(flow: Flow, now_ms: int) -> None:
 
 
 def limiter_in_force(
-    limiter: Limiter | None, limit: float, rules: ThrottleSource, limiter_key: LimiterKey, now_ms: int
+    limiter: Limiter | None,
+    limit: float,
+    rules: ThrottleSource,
+    limiter_key: LimiterKey,
+    now_ms: int,
+    *,
+    terms: Terms | None = None,
 ) -> Limiter:
     """Return a limiter with the current limit and options: the given one, or a new one of the policy in force.
 
@@ -318,9 +330,14 @@ def limiter_in_force(
         limiter: the present limiter; None if there is none yet.
         rules: the options and shares in force.
         limiter_key: what it limits: the clients that share a quota, or a topic.
+        terms: those of the class that it limits, if that shares a capacity.
     """
     options, budgets = rules.options, rules.budgets
-    kind = SampledLimiter if options.policy == "kip13" else ScheduledLimiter
+    exempt = terms is not None and terms.exempt
+    kind: type[SampledLimiter | ScheduledLimiter]
+    kind = SampledLimiter if options.policy == "kip13" else ExemptLimiter if exempt else ScheduledLimiter
+    if terms is not None:
+        options = replace(options, burst_seconds=min(options.burst_seconds, SHARED_BURST_SECONDS))
     if limiter is None or type(limiter) is not kind:
         before = limiter
         limiter = kind(limit, options, now_ms)

@@ -181,7 +181,7 @@ class Holder(Process):
         if self.lessor is None:
             past = self.past or Committed(0, frozenset())
             self.lessor = Lessor(
-                world.terms, self.run_id, lambda _: 1.0, self.now_ms, past.lasting_ms, past.lessees
+                world.terms, self.run_id, world.divider(), self.now_ms, past.lasting_ms, past.lessees
             )
             for run, ended_ms in {} if self.home is None else self.home.ended.items():
                 self.lessor.ended(run, ended_ms)
@@ -306,7 +306,6 @@ class Worker(Process):
         self.lent = 1.0
         self.drains = False
         self.world.ledger.begins()
-        self.tick()
 
     def share(self, key: str) -> float:
         """The share that it may use."""
@@ -315,23 +314,50 @@ class Worker(Process):
     def refresh(self, lease_until_ms: int | None) -> None:
         """Shares are looked at before each use."""
 
+    def names(self, limiter_key: LimiterKey) -> bool:
+        """Names are bounded."""
+        return True
+
+    def admit_newcomers(self) -> None:
+        """There are none."""
+
+    def capacity(self, limiter_key: LimiterKey) -> float:
+        """There is none."""
+        return 0.0
+
     def tick(self) -> None:
         """Report to the member, whose response comes with its next tick."""
         if not self.alive:
             return
-        world, now_ms = self.world, self.now_ms
+        world = self.world
         world.at(world.now_ms + TICK_MS // 2, lambda: self.run(self.tick))
         self.use()
         if self.member.alive:  # as its kernel says, stopped or not
-            self.lessee.live(now_ms)
+            self.live()
         elif not self.drains:
             self.drains = True
             world.at(world.now_ms + world.random.randint(0, DRAIN_MS_MAX), lambda: self.run(self.end))
-        self.lessee.expire(now_ms)
-        self.lessee.wish(world.demand.get(self.name, {}))
-        if self.lessee.due(now_ms):
-            report = self.lessee.report(now_ms)
+        report = self.report()
+        if report is not None:
             world.send(self.member, lambda: self.member.receive(report, self))
+
+    def live(self) -> None:
+        """Note that the member runs."""
+        self.lessee.live(self.now_ms)
+
+    def report(self) -> Report | None:
+        """Return the report that is due."""
+        lessee, now_ms = self.lessee, self.now_ms
+        lessee.expire(now_ms)
+        lessee.wish(self.world.demand.get(self.name, {}))
+        return lessee.report(now_ms) if lessee.due(now_ms) else None
+
+    def apply(self, grants: Grants) -> bool:
+        """Take the member's grants; returns False if they were ignored."""
+        taken = self.lessee.take(grants, self.now_ms)
+        if taken:
+            self.lessee.confirm()
+        return taken
 
     def end(self) -> None:
         """Kill it."""
@@ -343,8 +369,7 @@ class Worker(Process):
         """Take the member's grants."""
         if grants is None:
             self.lessee.lose()
-        elif self.lessee.take(grants, self.now_ms):
-            self.lessee.confirm()
+        elif self.apply(grants):
             self.use()
             if grants.shares:  # others only renew a lease that is in force
                 self.world.check()
@@ -392,7 +417,7 @@ class MemberProcess(Process):
         self.connection = 0  # counts connections: what was sent on an earlier one is lost
         self.holder: Holder | None = None
         self.hears_ms: int | None = None  # of another holder
-        self.workers = [Worker(self) for _ in range(workers)]
+        self.workers = [world.worker(self) for _ in range(workers)]
         self.tick()
 
     def over(self) -> bool:
@@ -403,7 +428,7 @@ class MemberProcess(Process):
         elif self.was_cut_off and self.holder is self.world.holder and lessee.session and self.holder.settled:
             lessor = self.holder.lessor
             assert lessor is not None, "it is settled"
-            self.was_cut_off = any(lessor.used(key) > 1 for key in (*KEYS, DEFAULT_KEY))
+            self.was_cut_off = any(lessor.used(key) > 1 for key in (*self.world.compared, DEFAULT_KEY))
         return self.was_cut_off
 
     def reaches(self, holder: Holder) -> bool:
@@ -521,7 +546,7 @@ class MemberProcess(Process):
         worker.end()
         self.member.workers.leave(worker.name)
         self.workers.remove(worker)
-        self.workers.append(Worker(self))
+        self.workers.append(self.world.worker(self))
 
     def kill(self, *, holds_on: bool = False) -> None:
         """Kill the member's control process; its workers drain, and end.

@@ -5,7 +5,7 @@ started. Whenever a share rises, the shares that all running processes may use a
 the budget, and one cut-off share for each member that is cut off (fleet.md, "Budgets").
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import Final
@@ -30,7 +30,6 @@ from tests.simulation.fleet_processes import (
 LEASE_MS: Final = 15_000
 MEMBERS_MAX: Final = 4
 _MEMBERS_MORE: Final = 6  # another `members_max`, for a while
-_COMPARED: Final = (*KEYS, "not named")
 _ROUNDING: Final = 1e-9
 _STOPPED_MS: Final = 500  # a member is stopped for longer, while its lease ends
 _JOIN_MS_MAX: Final = 1000  # for all members to join the group again
@@ -54,6 +53,7 @@ class World(Clock):
         workers: of each member.
 
     Attributes:
+        compared: the keys whose shares are compared with the bound.
         generation: of the group, as Kafka knows it.
         committed: what the last holder has committed: how long leases may last after that.
         worst: the largest sum of shares that was used, less those of members that were cut off.
@@ -75,6 +75,7 @@ class World(Clock):
         self.responses: dict[tuple[Process, LesseeId], Callable[[Grants | None], None]] = {}
         self._arrival_ms: dict[Process, int] = {}
         self.ledger = Ledger()
+        self.compared: tuple[str, ...] = (*KEYS, "not named")
         self.worst = 0.0
         self.move_holder()
         self.workers_each = workers
@@ -87,6 +88,16 @@ class World(Clock):
         started = [MemberProcess(self, self.workers_each, place) for _ in range(members)]
         self.members += started
         self.all_members += started
+
+    def worker(self, member: MemberProcess) -> Worker:
+        """Start a worker."""
+        worker = Worker(member)
+        worker.tick()
+        return worker
+
+    def divider(self) -> Callable[[str], float]:
+        """Return what a holder asks which part of a key it may lease."""
+        return lambda _: 1.0
 
     @property
     def workers(self) -> list[Worker]:
@@ -144,15 +155,15 @@ class World(Clock):
 
     def used(self, key: str) -> float:
         """The share of a key that all processes may use now, without those that drain."""
-        return sum(_used(member.workers)[_COMPARED.index(key)] for member in self.members)
+        return sum(_used(member.workers, (key,))[0] for member in self.members)
 
     def check(self) -> None:
         """Compare what may be used with the bound; called whenever a process has taken shares, or runs again."""
         self.orphans = [worker for worker in self.orphans if worker.alive]
-        totals = _used(self.orphans)
+        totals = _used(self.orphans, self.compared)
         cut_off = len({worker.member for worker in self.orphans if worker.member.was_cut_off})
         for member in self.members:
-            used = _used(member.workers)
+            used = _used(member.workers, self.compared)
             if member.alive and member.over():
                 cut_off += 1
             if not member.member.lessee.leased(member.now_ms):
@@ -162,7 +173,7 @@ class World(Clock):
             for index, share in enumerate(used):
                 totals[index] += share
         bound = 1 + cut_off / MEMBERS_MAX + _ROUNDING
-        for key, share in zip(_COMPARED, totals, strict=True):
+        for key, share in zip(self.compared, totals, strict=True):
             assert share <= bound, (
                 f"{self.now_ms} ms: {share:.4f} of {key!r} may be used, {cut_off} members are cut off"
             )
@@ -311,12 +322,12 @@ class World(Clock):
             self.pause(worker)
 
 
-def _used(workers: Iterable[Worker]) -> list[float]:
-    """Return what workers may use of each compared key."""
-    totals = [0.0] * len(_COMPARED)
+def _used(workers: Iterable[Worker], keys: Sequence[str]) -> list[float]:
+    """Return what workers may use of each key."""
+    totals = [0.0] * len(keys)
     for worker in workers:
         if worker.running:
             share, now_ms = worker.lessee.share, worker.now_ms
-            for index, key in enumerate(_COMPARED):
+            for index, key in enumerate(keys):
                 totals[index] += share(key, now_ms)
     return totals

@@ -17,6 +17,8 @@ from proxy.config import Address, FleetOptions
 from proxy.fleet.fleet import Fleet, new_lessee
 from proxy.system.clock import now_ms
 from proxy.topics.topic import Access
+from quotas.definitions.definitions import Definitions
+from quotas.sharing.capacities import Capacities
 from quotas.sharing.lease_values import Grants, Report, Wish
 from quotas.sharing.lessee import Lessee
 
@@ -54,7 +56,14 @@ async def main(name: str, port: str, bootstrap: str, group: str, secret: str) ->
     brokers = [
         (host, int(number)) for host, _, number in (one.rpartition(":") for one in bootstrap.split(","))
     ]
-    fleet = Fleet(options, lessee, Hungry(lessee), lambda: {"members_max": "4"}, Access(brokers))
+    fleet = Fleet(
+        options,
+        lessee,
+        Hungry(lessee),
+        lambda: {"members_max": "4"},
+        Access(brokers),
+        Capacities(Definitions),
+    )
     await fleet.start()
     running = asyncio.create_task(fleet.run())
     while not running.done() and not ends.is_set():

@@ -14,6 +14,8 @@ from proxy.fleet.messages import HELLO_BYTES, SIGNATURE_BYTES, Frames
 from proxy.fleet.port import AGAIN_MS, KNOWN_MAX, Refusals
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms
+from quotas.definitions.definitions import Definitions
+from quotas.sharing.capacities import Capacities
 from quotas.sharing.lease_values import LeaseTerms
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
@@ -206,7 +208,8 @@ async def test_member_is_ready_when_it_has_shares_and_without_any_after_the_leng
     clock = [0]
     leased, alone = (new_lessee(options, 0) for _ in range(2))
     members = [
-        Fleet(options, one, Budgets(one), dict, None, now_ms=lambda: clock[0]) for one in (leased, alone)
+        Fleet(options, one, Budgets(one), dict, None, Capacities(Definitions), now_ms=lambda: clock[0])
+        for one in (leased, alone)
     ]
     assert [bool(member.not_ready) for member in members] == [True, True]
     terms = fleet_terms(options)

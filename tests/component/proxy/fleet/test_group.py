@@ -38,6 +38,8 @@ from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms
 from proxy.topics.records import Problem
 from proxy.topics.topic import Access, Found, ProblemError
+from quotas.definitions.definitions import Definitions
+from quotas.sharing.capacities import Capacities
 from quotas.sharing.lease_values import DEFAULT_KEY, LesseeId, Report
 from tests.component.proxy.fleet.rig import until
 
@@ -608,7 +610,8 @@ async def elected(
     figures, terms = FleetFigures(), fleet_terms(OPTIONS)
     port = HolderPort(OPTIONS.members_max, secret, now_ms, figures)
     access = Access([("127.0.0.1", 1)])
-    found = Elected(OPTIONS, access, port, lambda: terms, now_ms, figures, tell, secret=secret)
+    capacities = Capacities(Definitions)
+    found = Elected(OPTIONS, access, port, lambda: terms, capacities, now_ms, figures, tell, secret=secret)
     if bound:
         found.bound()
     try:

@@ -19,6 +19,8 @@ from proxy.fleet.secret import NO_SECRET, FleetSecret
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms
 from proxy.system.errors import StartError
+from quotas.definitions.definitions import Definitions
+from quotas.sharing.capacities import Capacities
 from quotas.sharing.lease_values import DEFAULT_KEY, LeaseTerms, LesseeId, Report, Wish
 from quotas.sharing.lessor import Lessor
 from tests.component.proxy.fleet.rig import (
@@ -214,7 +216,7 @@ async def test_short_secret_is_refused_at_the_start(tmp_path: Path, bind: Addres
     short.write_text("secret")
     options = FleetOptions(bind=bind, holder=Address("h", 1), secret_file=short)
     lessee = new_lessee(options, now_ms())
-    found = Fleet(options, lessee, Budgets(lessee), dict[str, str], None)
+    found = Fleet(options, lessee, Budgets(lessee), dict[str, str], None, Capacities(Definitions))
     with pytest.raises(
         StartError, match=r"^fleet\.secret_file: the secret in .* has 6 bytes, and at least 32"
     ):

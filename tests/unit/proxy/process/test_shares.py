@@ -7,6 +7,8 @@ from typing import cast
 import pytest
 
 from proxy.process.shares import IDLE_STEP_SECONDS, STEP_SECONDS, ControlShares, Pace, lessee_of, terms_of
+from quotas.definitions.definitions import Definitions
+from quotas.sharing.capacities import Capacities
 from quotas.sharing.lease_values import LIVE_MS, LeaseTerms, LesseeId, Wish
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
@@ -20,7 +22,7 @@ class Rig:
 
     def __init__(self, member: Member | None = None) -> None:
         self.terms = terms_of(2)
-        self.control = ControlShares(self.terms, 1, 0, member)
+        self.control = ControlShares(self.terms, 1, Capacities(Definitions), 0, member)
         self.workers = {run: lessee_of(self.terms, run, run, 0) for run in (1, 2)}
 
     def run(
@@ -83,7 +85,7 @@ def test_worker_has_its_share_for_a_moment_after_each_time_that_it_sees_control_
 def test_report_of_an_unknown_session_is_refused() -> None:
     rig = Rig()
     rig.run(200, {})
-    restarted = ControlShares(rig.terms, 2, 200)
+    restarted = ControlShares(rig.terms, 2, Capacities(Definitions), 200)
     assert not restarted.report(rig.workers[1].report(250), 250)
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from quotas.sharing.capacities import fill
 from quotas.sharing.lease_values import DEFAULT_KEY, GONE_MS, Grants, LeaseTerms, LesseeId, Report, Wish
-from quotas.sharing.lessor import IDLE_MS, KeyShares, LeaseRefusedError, Lessor, Part, SessionLostError, fill
+from quotas.sharing.lessor import IDLE_MS, KeyShares, LeaseRefusedError, Lessor, Part, SessionLostError
 
 TERMS = LeaseTerms(15_000, 1000, 4)
 SILENT_MS = 15_000 + TERMS.slack_ms

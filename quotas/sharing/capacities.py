@@ -1,0 +1,331 @@
+"""Divides capacities among classes: what promised rates leave is lent, by weight, to classes that could use it.
+
+The top lessor asks it which part of each key it may lease: the holder of a fleet, the control process of several
+workers, or a process by itself. Two keys belong to a class in one direction (`lease_values`): the key of its rate, and
+its *loan key*, whose shares are parts of the capacity. The demand for a loan key is the whole demand of the class.
+
+    d  demand       what the class uses, or its ceiling while its connections wait
+    g  guaranteed   the smaller of d and its rate; together at most the capacity, else they shrink as the rates do
+    b  lent         what all g leave of the capacity, divided by weighted max-min fairness among the demands d - g
+
+Guaranteed rates come first, without asking: a class that returns has its rate at once. Until loans are lowered, the
+capacity is then exceeded by that rate at most. A loan is raised only by what no lessee may be using, and a lessee that
+is not heard uses none after LOAN_MS.
+
+A demand that is stated and not used gains nothing, since a part is at most what the weight gives. What is used counts,
+whatever is stated.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final, NamedTuple, Protocol
+
+from quotas.definitions.classes import UNPROMISED_PART, Capacity, Terms, promised
+from quotas.definitions.entities import BucketKey
+from quotas.definitions.kinds import capacity_key
+from quotas.limiters.limiter import ALL_BROKERS
+from quotas.sharing.budgets import limiter_key_of
+from quotas.sharing.lease_values import Wish, is_loan, rate_key
+
+# Between two divisions of one capacity; and the parts of it that a loan must change by to be worth a message.
+LEND_MS: Final = 50
+_RAISE_PART: Final = 0.002
+_LOWER_PART: Final = 0.005
+# Of so many classes a division takes some milliseconds: it is made less often.
+_MANY: Final = 1000
+_MANY_MS: Final = 250
+
+
+# ----------------------------------------------------------------------------------------------------
+# Weighted max-min fairness (water filling): how a budget is divided by demand.
+
+
+def fill(wanted: Sequence[float], weights: Sequence[float], capacity: float) -> list[float]:
+    """Divide a capacity among demands in proportion to their weights (max-min fairness); none gets more than it wants.
+
+    Capacity that one demand leaves goes to the others. Demands of weight 0 get nothing.
+
+    >>> fill([0.1, 0.6, 0.9], [1, 1, 1], 1.0)
+    [0.1, 0.45, 0.45]
+    >>> fill([1, 1], [3, 1], 1.0)  # three connections here, one there
+    [0.75, 0.25]
+    >>> fill([0.1, 0.2], [1, 9], 1.0)
+    [0.1, 0.2]
+    """
+    parts = [0.0] * len(wanted)
+    order = sorted(
+        (index for index, weight in enumerate(weights) if weight > 0),
+        key=lambda index: wanted[index] / weights[index],
+    )
+    # Added up from the end: subtracting weights of very different sizes would leave 0, or less.
+    remaining = list(accumulate(weights[index] for index in reversed(order)))
+    left = capacity
+    for index in order:
+        parts[index] = min(wanted[index], max(0.0, left) * (weights[index] / remaining.pop()))
+        left -= parts[index]
+    return parts
+
+
+# ----------------------------------------------------------------------------------------------------
+# Capacities and their classes.
+
+
+class Quotas(Protocol):
+    """The definitions, as far as capacities need them; `revision` changes with every change."""
+
+    revision: int
+
+    def capacity(self, key: str) -> Capacity | None:
+        """Return the capacity that classes with this quota key share; None if none is stated."""
+
+    def terms(self, key: str, bucket: BucketKey) -> Terms:
+        """Return the terms of the class whose requests count against this bucket."""
+
+
+class Leases(Protocol):
+    """The lessor, as far as capacities need it."""
+
+    def demand(self, key: str) -> Wish | None:
+        """Return the demand of all lessees together for a key; None if there is none."""
+
+    def used(self, key: str) -> float:
+        """Return the largest share of a key that all lessees together may be using."""
+
+    def resized(self, key: str) -> None:
+        """Register that a key's capacity has changed."""
+
+
+class ClassState(NamedTuple):
+    """One class of a capacity, in bytes/s.
+
+    Args:
+        quota_key: of its rate: what is read behind the log's end is a class of its own.
+        bucket: whose requests it counts; None if the name is too long for a key.
+        demand: what it could use.
+        rate: what it has of its rate.
+        lent: what it has beyond its rate.
+    """
+
+    quota_key: str
+    bucket: BucketKey | None
+    terms: Terms
+    demand: float
+    rate: float
+    lent: float
+
+
+class CapacityState(NamedTuple):
+    """One capacity, as it was divided last.
+
+    Args:
+        quota_key: producer_byte_rate for what brokers take, consumer_byte_rate for what they give.
+        broker: ALL_BROKERS for a capacity of the cluster.
+        rate: bytes/s.
+        shrunk: the part of its rate that each class has: 1 unless all together exceed the capacity.
+        left: bytes/s that no class uses.
+        classes: those with a demand.
+    """
+
+    quota_key: str
+    broker: int
+    rate: float
+    shrunk: float
+    left: float
+    classes: tuple[ClassState, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Class:
+    """A class with a demand.
+
+    Attributes:
+        key: of its loan.
+        quota_key: of its rate.
+        bucket: None if its name is too long to be in a key; then it borrows nothing.
+    """
+
+    key: str
+    quota_key: str
+    bucket: BucketKey | None
+    terms: Terms
+    demand: float = 0.0
+    rate: float = 0.0
+    lent: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class _Pool:
+    """A capacity that is in use: its classes, and when it was divided last."""
+
+    rate: float
+    classes: dict[str, _Class] = field(default_factory=dict)
+    divided_ms: int = -_MANY_MS
+    due: bool = True  # whether a demand has changed, or loans could not be raised yet
+    shrunk: float = 1.0
+    left: float = 0.0
+
+
+class Capacities:
+    """Says which part of each key the top lessor may lease: all of a rate that a capacity carries, and loans.
+
+    Args:
+        quotas: returns the definitions in force.
+    """
+
+    def __init__(self, quotas: Callable[[], Quotas]) -> None:
+        self._quotas = quotas
+        self._revision = -1
+        self._pools: dict[tuple[str, int], _Pool] = {}
+        self._places: dict[str, tuple[str, int]] = {}  # of loan keys
+        self._parts: dict[str, float] = {}  # those that differ from the default
+
+    def begin(self) -> "Capacities":
+        """Forget all demands, for a lessor that begins; returns this object."""
+        self._pools.clear()
+        self._places.clear()
+        self._parts.clear()
+        return self
+
+    def __call__(self, key: str) -> float:
+        """Return the part of a key's quota, or for a loan key of the capacity, that may be leased."""
+        return self._parts.get(key, 0.0 if is_loan(key) else 1.0)
+
+    def lend(self, leases: Leases, changed: set[str], now_ms: int) -> None:
+        """Divide the capacities again whose demands have changed.
+
+        Args:
+            changed: the keys whose demand has changed since the last call.
+        """
+        quotas = self._quotas()
+        if quotas.revision != self._revision:
+            self._revision = quotas.revision
+            self._read_terms(quotas, leases)
+        for key in changed:
+            if is_loan(key):
+                self._learn(key, quotas)
+        for place, pool in list(self._pools.items()):
+            gap_ms = LEND_MS if len(pool.classes) < _MANY else _MANY_MS
+            if pool.due and now_ms >= pool.divided_ms + gap_ms:
+                pool.divided_ms = now_ms
+                self._divide(pool, leases)
+                if not pool.classes:
+                    del self._pools[place]
+
+    def states(self) -> Iterator[CapacityState]:
+        """Yield the capacities in use, as they were divided last."""
+        for (quota_key, broker), pool in self._pools.items():
+            classes = tuple(
+                ClassState(one.quota_key, one.bucket, one.terms, one.demand, one.rate, one.lent)
+                for one in pool.classes.values()
+            )
+            yield CapacityState(quota_key, broker, pool.rate, pool.shrunk, pool.left, classes)
+
+    def _learn(self, key: str, quotas: Quotas) -> None:
+        """Register that the demand for a loan key has changed."""
+        place = self._places.get(key)
+        if place is None:
+            limiter_key = limiter_key_of(rate_key(key))
+            found = self._terms(limiter_key, quotas)
+            if found is None:
+                return
+            capacity, terms = found
+            quota_key, bucket, broker = limiter_key
+            place = self._places[key] = capacity_key(quota_key), ALL_BROKERS if capacity.cluster else broker
+            pool = self._pools.setdefault(place, _Pool(capacity.rate))
+            pool.classes[key] = _Class(key, quota_key, bucket, terms)
+        self._pools[place].due = True
+
+    def _terms(
+        self, limiter_key: tuple[str, BucketKey | None, int], quotas: Quotas
+    ) -> tuple[Capacity, Terms] | None:
+        quota_key, bucket, _ = limiter_key
+        capacity = quotas.capacity(quota_key)
+        if capacity is None:
+            return None
+        if bucket is None:
+            return capacity, Terms(0.0, 0.0, exempt=True)
+        terms = quotas.terms(quota_key, bucket)
+        return capacity, terms._replace(rate=promised(terms, capacity))
+
+    def _read_terms(self, quotas: Quotas, leases: Leases) -> None:
+        """Read the terms of all classes again, since definitions have changed."""
+        for place, pool in list(self._pools.items()):
+            for one in list(pool.classes.values()):
+                found = self._terms((one.quota_key, one.bucket, place[1]), quotas)
+                if found is None:
+                    self._forget(pool, one, leases)
+                else:
+                    pool.rate, one.terms = found[0].rate, found[1]
+            pool.due = True
+            if not pool.classes:
+                del self._pools[place]
+
+    def _forget(self, pool: _Pool, one: _Class, leases: Leases) -> None:
+        """Remove a class without a demand."""
+        del pool.classes[one.key], self._places[one.key]
+        self._set(one.key, 0.0, 0.0, leases)
+        self._set(rate_key(one.key), 1.0, 1.0, leases)
+
+    def _set(self, key: str, part: float, default: float, leases: Leases) -> None:
+        if part == self._parts.get(key, default):
+            return
+        if part == default:
+            del self._parts[key]
+        else:
+            self._parts[key] = part
+        leases.resized(key)
+
+    def _divide(self, pool: _Pool, leases: Leases) -> None:
+        """Divide one capacity among its classes: their rates first, then what is left as loans."""
+        exempt = 0.0
+        classes: list[_Class] = []
+        for one in list(pool.classes.values()):
+            wish = leases.demand(one.key)
+            one.demand = 0.0 if wish is None else wish.wanted * pool.rate
+            if wish is None and not leases.used(one.key):
+                self._forget(pool, one, leases)
+            elif one.terms.exempt:
+                exempt += one.demand
+                one.rate = one.demand
+            else:
+                one.demand = min(one.demand, max(one.terms.ceiling, one.terms.rate))
+                classes.append(one)
+        left = self._guarantee(pool, classes, max(0.0, pool.rate - exempt), leases)
+        wanted = [one.demand - one.rate for one in classes]
+        loans = fill(wanted, [one.terms.weight for one in classes], left)
+        self._lend(pool, classes, loans, left, leases)
+        pool.left = max(0.0, left - sum(loans))
+
+    def _guarantee(self, pool: _Pool, classes: list[_Class], room: float, leases: Leases) -> float:
+        """Set what each class has of its rate; returns what is left of the capacity."""
+        rates = [one.terms.rate for one in classes]
+        wanted = [min(one.demand, one.terms.rate) for one in classes]
+        pool.shrunk = 1.0
+        if sum(wanted) > room:
+            parts = fill(wanted, rates, room)
+            largest = max((part / rate for part, rate in zip(parts, rates, strict=True)), default=1.0)
+            pool.shrunk = max(largest, UNPROMISED_PART)  # where exempt classes use all of it
+            wanted = parts
+        for one, rate in zip(classes, wanted, strict=True):
+            one.rate = rate
+            self._set(rate_key(one.key), pool.shrunk, 1.0, leases)
+        return max(0.0, room - sum(wanted))
+
+    def _lend(
+        self, pool: _Pool, classes: list[_Class], loans: list[float], left: float, leases: Leases
+    ) -> None:
+        """Set which part of the capacity each class may borrow; a loan is raised by what no lessee may be using."""
+        used = [leases.used(one.key) * pool.rate for one in classes]
+        raised = [max(0.0, loan - now) for loan, now in zip(loans, used, strict=True)]
+        free, wanted = max(0.0, left - sum(used)), sum(raised)
+        scale = min(1.0, free / wanted) if wanted else 0.0
+        exceeded = sum(used) > left
+        pool.due = wanted > free + pool.rate * _RAISE_PART or exceeded
+        for one, loan, now, more in zip(classes, loans, used, raised, strict=True):
+            lent = now + more * scale if more else loan
+            change = lent - one.lent
+            if not exceeded and -_LOWER_PART * pool.rate < change < _RAISE_PART * pool.rate and loan:
+                continue
+            one.lent = lent
+            self._set(one.key, min(1.0, lent / pool.rate), 0.0, leases)
