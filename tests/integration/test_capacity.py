@@ -20,7 +20,7 @@ from tests.support.waiting import until
 MB = 1_000_000
 CAPACITY = 2 * MB
 # Both want more than there is. a is promised 1, b is promised 0.4; 0.6 are left, 0.3 for each.
-TERMS = {
+TERMS: dict[str, dict[str, float]] = {
     "a": {"producer_byte_rate": 1 * MB, "producer_byte_rate_ceiling": CAPACITY},
     "b": {"producer_byte_rate": 0.4 * MB, "producer_byte_rate_ceiling": CAPACITY},
 }

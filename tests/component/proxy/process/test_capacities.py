@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,16 +30,24 @@ def members(tmp_path: Path) -> Iterator[tuple[SluiceProcess, SluiceProcess]]:
         for name, keys, workers in (("gw-1", {"bind": holder}, 1), ("gw-2", {}, 2)):
             directory = tmp_path / name
             directory.mkdir()
-            sections = {"fleet": {"name": name, **fleet, **keys}, "process": {"workers": workers}}
+            sections: dict[str, dict[str, object]] = {
+                "fleet": {"name": name, **fleet, **keys},
+                "process": {"workers": workers},
+            }
             made = replace(settings, ports=SluicePorts.free(), sections=sections)
             found.append(stack.enter_context(SluiceProcess.configured(made, directory)))
         yield found[0], found[1]
 
 
+def is_divided_by(member: SluiceProcess, name: str) -> bool:
+    divided_by: str = member.document("/v1/capacities")["divided_by"]
+    return divided_by == name
+
+
 def test_each_member_responds_for_the_fleet(members: tuple[SluiceProcess, SluiceProcess]) -> None:
     holder, other = members
     for member in members:
-        until(lambda member=member: member.document("/v1/capacities")["divided_by"] == "gw-1")
+        until(partial(is_divided_by, member, "gw-1"))
         found = member.document("/v1/capacities")
         assert (found["problem"], found["capacities"], found["missing"]) == ("", [], [])
     assert holder.stop() == 0
