@@ -271,6 +271,10 @@ accuracy: jars ## How well quotas are kept, beside Kafka's own
 goodput: jars ## The part of a throttled consumer's quota that arrives as records
 	$(BIN)/python -m tests.bench.goodput $(ARGS)
 
+.PHONY: catch-up
+catch-up: jars ## Ten consumers at a log's end beside one that replays
+	$(BIN)/python -m tests.bench.catch_up $(ARGS)
+
 # In an environment of its own: Atheris has wheels for few machines (requirements/fuzz.in).
 FUZZ := build/fuzz-venv
 
