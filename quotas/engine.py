@@ -25,7 +25,7 @@ from typing import Final
 from quotas.definitions.classes import UNPROMISED, Capacity, Terms, promised
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import BucketKey
-from quotas.definitions.kinds import BY_KEY, CLIENT_KEYS, FETCH, MUTATION, PRODUCE, REQUEST, TOPIC
+from quotas.definitions.kinds import BY_KEY, CATCH_UP, CLIENT_KEYS, FETCH, MUTATION, PRODUCE, REQUEST, TOPIC
 from quotas.limiters.limiter import Budgets, Limiter, LimiterKey
 from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
@@ -53,6 +53,7 @@ class Engine:
     Attributes:
         options, definitions: those in force; `update` replaces them.
         relaying: whether all enforcement is turned off (SIGUSR1), so that nothing needs to be counted.
+        limits_catch_up: whether any client has a limit of what it reads behind the log's end.
 
     >>> from quotas.definitions.definitions import StaticQuotas
     >>> engine = Engine(EngineOptions(policy="kip13"), Definitions(static=StaticQuotas(producer_default=2_000_000)))
@@ -81,9 +82,10 @@ class Engine:
         self.requests = RequestQuotas(self)
         self.topics = TopicQuotas(self)
         self.connections = UserConnections(self)
-        # Whether requests and responses have to be walked through: nothing else of topics' quotas is asked per frame.
-        self.charges_produced_topics = self.charges_fetched_topics = False
-        self._update_topic_flags()
+        # Whether requests and responses have to be walked through: nothing else of topics' quotas, and of those of
+        # catch-up reads, is asked per frame.
+        self.charges_produced_topics = self.charges_fetched_topics = self.limits_catch_up = False
+        self._update_flags()
 
     def client(self, user: str, client_id: str, broker: int) -> ClientQuota:
         """Return the throttles of this client at this broker; the same object until it expires."""
@@ -290,9 +292,10 @@ class Engine:
     def _apply_change(self) -> None:
         self.enforcing = not self.relaying and self.options.mode == "enforce"
         self.version = object()
-        self._update_topic_flags()
+        self._update_flags()
 
-    def _update_topic_flags(self) -> None:
+    def _update_flags(self) -> None:
+        self.limits_catch_up = not self.relaying and self.definitions.has(CATCH_UP.key)
         limits = self.definitions.limits_topics
         self.charges_produced_topics = not self.relaying and limits(PRODUCE.key)
         self.charges_fetched_topics = not self.relaying and limits(FETCH.key)

@@ -14,7 +14,15 @@ from quotas.definitions.amounts import write_bytes
 from quotas.definitions.classes import Capacity
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity, entity_of
-from quotas.definitions.kinds import CEILINGS, CLIENT_KEYS, EACH, MEMBER, PRODUCER_BYTE_RATE, TERM_KEYS
+from quotas.definitions.kinds import (
+    CEILINGS,
+    CLIENT_KEYS,
+    EACH,
+    MEMBER,
+    PRODUCER_BYTE_RATE,
+    TERM_KEYS,
+    capacity_key,
+)
 from quotas.definitions.toml_groups import Group, groups_of
 
 _SHOWN_MAX: Final = 20
@@ -114,7 +122,7 @@ def _too_much(definitions: Definitions, key: str, capacity: Capacity) -> Iterato
     for entity, values in definitions.entries():
         if entity.capacity is not None or entity.topic is not None:
             continue
-        for name in (key, CEILINGS[key]):
+        for name in (name for one in _classes(key) for name in (one, CEILINGS[one])):
             value = values.get(name, 0.0)
             if value > capacity.rate:
                 yield (
@@ -144,8 +152,19 @@ def _any_number(definitions: Definitions, key: str) -> Iterator[tuple[Entity, fl
     return ((entity, rate) for entity, rate, once in _rates(definitions, key) if not once)
 
 
+def _classes(key: str) -> Iterator[str]:
+    """Yield the quota keys whose classes share the capacity of this one."""
+    return (one for one in CEILINGS if capacity_key(one) == key)
+
+
 def _rates(definitions: Definitions, key: str) -> Iterator[tuple[Entity, float, bool]]:
-    """Yield each entity with a rate, the rate, and whether it is promised once."""
+    """Yield each entity with a rate of the capacity's classes, the rate, and whether it is promised once."""
+    for one in _classes(key):
+        yield from _rates_of(definitions, one)
+
+
+def _rates_of(definitions: Definitions, key: str) -> Iterator[tuple[Entity, float, bool]]:
+    """Yield each entity with a rate of one quota key, the rate, and whether it is promised once."""
     static = {
         Entity(client_id=DEFAULT): default for _, one, default, _ in definitions.static.sides() if one == key
     }

@@ -16,7 +16,7 @@ from proxy.system.files import read_secret
 from quotas.definitions.amounts import write_bytes
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.definitions.kinds import BYTE_RATES, CEILINGS, MEMBER
+from quotas.definitions.kinds import BYTE_RATES, CAPACITY_KEYS, CEILINGS, MEMBER
 
 _ENTITIES_SHOWN_MAX: Final = 50
 
@@ -120,7 +120,7 @@ def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
     if len(limits) > _ENTITIES_SHOWN_MAX:
         yield f"  and {len(limits) - _ENTITIES_SHOWN_MAX} more"
     default = limits.get(Entity(client_id=DEFAULT), {})
-    free = [key.removesuffix("_byte_rate") for key in BYTE_RATES if key not in default]
+    free = [key.removesuffix("_byte_rate") for key in CAPACITY_KEYS if key not in default]
     if free:
         yield f"  every other client id: no {' and no '.join(free)} limit"
 
@@ -245,7 +245,9 @@ def _inherited(
     entity: Entity, values: Mapping[str, float], defaults: Mapping[Entity, Mapping[str, float]]
 ) -> str:
     """Return text with the limits that an entity inherits from the default one of its kind; "" if it inherits none."""
-    default = Entity(*(None if name is None else DEFAULT for name in entity))
+    if any(name is not None for name in entity[4:]):  # a group, or an entry with times
+        return ""
+    default = Entity(*(None if name is None else DEFAULT for name in entity[:4]))
     left = {key: value for key, value in defaults.get(default, {}).items() if key not in values}
     return f"; as {_entity(default)} {_limits(left)}" if left and entity != default else ""
 

@@ -440,13 +440,16 @@ def document(quotas: Mapping[Entity, Mapping[str, float]], user: str, client_id:
 def lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the document of `sluice quotas explain` as lines for people."""
     for key, entities in found["keys"].items():
-        limits = [entity for entity in entities if entity["value"] is not None]
-        if not limits:
+        applying = next((entity for entity in entities if entity["applies"]), None)
+        if applying is None:
             yield f"{key}: unlimited; none of {len(entities)} entities has a limit"
             continue
-        yield f"{key}: {render_value(key, limits[0]['value'])}"
+        value = applying["value"]
+        yield f"{key}: {'nothing is promised' if value is None else render_value(key, value)}"
         for entity in entities:
-            if entity["applies"]:
+            if entity["applies"] and entity["value"] is None:
+                why = "applies: it has a ceiling or is exempt, and no limit"
+            elif entity["applies"]:
                 why = "applies: the highest precedence of those that have a limit"
             elif entity["value"] is None:
                 why = "has no limit"
@@ -457,13 +460,12 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _entities(definitions: Definitions, key: str, user: str, client_id: str) -> Iterator[Mapping[str, Any]]:
-    applies = True  # the first one that has a limit
+    open_to = True  # none of those before decides
     for precedence, found in enumerate(candidates(definitions, key, user, client_id), start=1):
-        has = found.value is not None
         yield {
             "precedence": precedence,
             "entity": text_of(found.entity),
             "value": found.value,
-            "applies": applies and has,
+            "applies": open_to and found.decides,
         }
-        applies = applies and not has
+        open_to = open_to and not found.decides

@@ -34,7 +34,8 @@ from quotas.definitions.entities import DEFAULT, BucketKey, Entity, canonical, c
 from quotas.definitions.groups import Conflict, Members, check_member, conflict
 from quotas.definitions.kinds import (
     ALL_KEYS,
-    BYTE_RATES,
+    CAPACITY_KEYS,
+    CATCH_UP_LAG,
     CEILINGS,
     CLIENT_KEYS,
     CONNECTION_CREATION_RATE,
@@ -46,6 +47,7 @@ from quotas.definitions.kinds import (
     IP_KEYS,
     LONG_MAX,
     MEMBER,
+    OWN_KEYS,
     PRODUCER_BYTE_RATE,
     TERM_KEYS,
     TOPIC_KEYS,
@@ -53,6 +55,7 @@ from quotas.definitions.kinds import (
     WEIGHT,
     WEIGHT_MAX,
     WHOLE_KEYS,
+    capacity_key,
 )
 from quotas.errors import DefinitionError, hint
 
@@ -62,6 +65,7 @@ _DEFAULT_ADDRESS: Final = code(None, None, DEFAULT)
 _DEFAULT_CLIENT: Final = code(None, DEFAULT)
 _DEFAULT_TOPIC: Final = code(None, None, topic=DEFAULT)
 # Enough for any cluster's entities, small enough that a mistaken file cannot fill the memory.
+CATCH_UP_LAG_DEFAULT: Final = 10_000
 ENTITIES_MAX: Final = 1_000_000
 
 
@@ -102,7 +106,7 @@ def keys_of(entity: Entity) -> tuple[str, ...]:
     if entity.ip is not None:
         return IP_KEYS
     if entity.capacity is not None:
-        return BYTE_RATES
+        return CAPACITY_KEYS
     if entity.group is not None:
         if entity.user is not None or entity.client_id is not None:
             return (MEMBER,)
@@ -110,8 +114,8 @@ def keys_of(entity: Entity) -> tuple[str, ...]:
     return _USER_TERMS if entity.user is not None and entity.client_id is None else _CLIENT_TERMS
 
 
-_USER_TERMS: Final = (*USER_KEYS, *TERM_KEYS)
-_CLIENT_TERMS: Final = (*CLIENT_KEYS, *TERM_KEYS)
+_USER_TERMS: Final = (*USER_KEYS, *OWN_KEYS)
+_CLIENT_TERMS: Final = (*CLIENT_KEYS, *OWN_KEYS)
 _TIMED_GROUP_KEYS: Final = tuple(key for key in GROUP_KEYS if key != EACH)
 
 
@@ -493,8 +497,10 @@ class Definitions:
         """
         if not self._timed:
             return list(self._codes)
-        own = [text for text in self._codes if text[0] != "w"]
-        return own + [text for text in list(self._timed) if text not in self._codes]
+        codes = list(self._codes)
+        known = set(codes)
+        own = [text for text in codes if text[0] != "w"]
+        return own + [text for text in list(self._timed) if text not in known]
 
     def limits(self, text: str) -> dict[str, float]:
         """Return the limits that are stated for the entity with this code, by quota key; empty if it has none."""
@@ -509,7 +515,8 @@ class Definitions:
 
     def in_force(self, text: str) -> dict[str, float]:
         """Return the limits in force of the entity with this code, by quota key; empty if it has none."""
-        return {key: rates[text] for key, rates in self._rates.items() if rates and text in rates}
+        found = ((key, rates.get(text)) for key, rates in self._rates.items() if rates)
+        return {key: value for key, value in found if value is not None}
 
     def values(self, entity: Entity) -> dict[str, float]:
         """Return the limits of one entity by quota key, without static settings; empty if it has none."""
@@ -552,8 +559,9 @@ class Definitions:
         for text, bucket, static in self._levels(key, user, client_id, deciding):
             if static is not None:
                 return static, bucket
-            if text in rates:
-                return rates[text], bucket
+            found = rates.get(text)
+            if found is not None:
+                return found, bucket
             if len(deciding) > 1 and any(text in values for values in deciding[1:]):
                 return None, bucket
         if len(deciding) > 1 and self._rates[WEIGHT]:
@@ -606,6 +614,10 @@ class Definitions:
         if default is not None:
             yield (_DEFAULT_CLIENT, client, default)
 
+    def decides(self, key: str, text: str) -> bool:
+        """Whether the entity with this code decides for a quota key, if none with a higher precedence does."""
+        return any(text in values for values in self._deciding(key))
+
     def precedence(self, key: str, user: str, client_id: str) -> Iterator[tuple[str, float | None]]:
         """Yield the code of each entity that could limit this client, the one with the highest precedence first.
 
@@ -631,8 +643,11 @@ class Definitions:
         return (text, own if text in self._rates[EACH] else BucketKey(None, None, group), None)
 
     def capacity(self, key: str) -> Capacity | None:
-        """Return the capacity for this quota key, producer_byte_rate or consumer_byte_rate; None if none is stated."""
-        return self.capacities.get(key)
+        """Return the capacity that the classes of this quota key share; None if none is stated.
+
+        What is read behind the log's end (catch_up_byte_rate) shares that of consumer_byte_rate.
+        """
+        return self.capacities.get(capacity_key(key))
 
     def terms(self, key: str, bucket: BucketKey) -> Terms:
         """Return the terms of the class whose requests count against this bucket.
@@ -691,10 +706,21 @@ class Definitions:
 
     def _find_capacities(self) -> None:
         """Read the capacities again from the entities that state them."""
-        self.capacities = {}
+        found: dict[str, Capacity] = {}
         for scope in reversed(CAPACITY_SCOPES):
             for key, rate in self.in_force(code(None, None, capacity=scope)).items():
-                self.capacities[key] = Capacity(rate, scope == "cluster")
+                found[key] = Capacity(rate, scope == "cluster")
+        self.capacities = found
+
+    def catch_up_lag(self, user: str, client_id: str) -> int:
+        """Return how many records before the log's end this client may read without catching up.
+
+        >>> entries = {Entity(client_id="a"): {"catch_up_byte_rate": 1e6, "catch_up_lag": 500}}
+        >>> Definitions(entries).catch_up_lag("", "a"), Definitions(entries).catch_up_lag("", "b")
+        (500, 10000)
+        """
+        found, _ = self.limit(CATCH_UP_LAG, user, client_id)
+        return CATCH_UP_LAG_DEFAULT if found is None else int(found)
 
     def connection_rate(self, ip: str) -> float | None:
         """Return the connections per second that an IP address (canonical, see `ip_name`) may create; None: unlimited.
@@ -844,11 +870,14 @@ class Candidate(NamedTuple):
     Args:
         value: the entity's limit for the quota key; None if it has none.
         static: the name of the static setting in `[quotas]` that has the limit; "" if an entry has it.
+        decides: whether it decides if no other one goes before it: it has a limit, or, with a capacity, a ceiling or an
+            exemption, so that nothing is promised to the client.
     """
 
     entity: Entity
     value: float | None
     static: str = ""
+    decides: bool = False
 
 
 def candidates(definitions: Definitions, key: str, user: str, client_id: str) -> Iterator[Candidate]:
@@ -863,20 +892,22 @@ def candidates(definitions: Definitions, key: str, user: str, client_id: str) ->
     for text, static in definitions.precedence(key, user, client_id):
         entity = entity_of(text)
         if static is None:
-            yield Candidate(entity, definitions.in_force(text).get(key))
+            value = definitions.in_force(text).get(key)
+            yield Candidate(entity, value, decides=definitions.decides(key, text))
         else:
             word = "override" if entity.client_id is not DEFAULT else "default"
-            yield Candidate(entity, static, f"{sides[0][0]}_{word}")
+            yield Candidate(entity, static, f"{sides[0][0]}_{word}", decides=True)
 
 
 def match(definitions: Definitions, key: str, user: str, client_id: str) -> Candidate | None:
-    """Return the entity whose limit applies to this client; None if no entity has one.
+    """Return the entity whose limit applies to this client; None if none does.
 
     >>> entries = {Entity(client_id=DEFAULT): {"producer_byte_rate": 9}}
     >>> match(Definitions(entries), "producer_byte_rate", "ann", "a").entity
     Entity(client_id=<default>)
     """
-    return next((one for one in candidates(definitions, key, user, client_id) if one.value is not None), None)
+    found = next((one for one in candidates(definitions, key, user, client_id) if one.decides), None)
+    return None if found is None or found.value is None else found
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -49,8 +49,8 @@ from quotas.definitions.kinds import (
     KEYS,
     LONG_MAX,
     MEMBER,
+    OWN_KEYS,
     PRODUCER_BYTE_RATE,
-    TERM_KEYS,
     WHOLE_KEYS,
 )
 from quotas.definitions.toml_groups import Group, edited_group, groups_of, quoted, read_group, render_group
@@ -217,9 +217,11 @@ _CONFIGURATION: Final = (
     "--config takes?"
 )
 _PARTS: Final = ("user", "client_id", "ip", "topic", "group")  # of an entity, as a [[quota]] table names it
-_LIMITS: Final = {key: key for key in (*KEYS, *TERM_KEYS)}  # keys by their names in the file
+_LIMITS: Final = {key: key for key in (*KEYS, *OWN_KEYS)}  # keys by their names in the file
 _CAPACITY_LIMITS: Final = {"in": PRODUCER_BYTE_RATE, "out": CONSUMER_BYTE_RATE}
+_TIMES: Final = frozenset(times.FIELDS)
 _SCOPE: Final = "scope"
+CAPACITY_FIELDS: Final = (_SCOPE, *_CAPACITY_LIMITS)
 _DEFAULT_TEXT: Final = DEFAULT.value
 
 Entries = list[tuple[Entity, dict[str, float]]]
@@ -464,8 +466,8 @@ def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, fl
         names[key] = DEFAULT if value == _DEFAULT_TEXT else value
     entity = canonical(Entity(**names))  # type: ignore[arg-type]  # a default group is refused by check_entity
     check_entity(entity, path)
-    when = {field: table[field] for field in times.FIELDS if field in table}
-    if when:
+    if not _TIMES.isdisjoint(table):
+        when = {field: table[field] for field in times.FIELDS if field in table}
         entity = entity._replace(when=str(times.read(when, path)))
     if entity.group is not None and len(names) > 1:
         others = " or ".join(part for part in _PARTS if part != "group")
@@ -473,7 +475,8 @@ def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, fl
     values = _values(entity, table, path)
     if not values:
         raise DefinitionError(path, f"{_describe(QUOTA, [(entity, {})])} has no limit")
-    check_ceilings(values, path)
+    if len(values) > 1:
+        check_ceilings(values, path)
     return entity, values
 
 
@@ -483,8 +486,9 @@ def _values(entity: Entity, table: Mapping[str, object], path: str) -> dict[str,
     for name, written in table.items():
         key = names.get(name)
         if key is not None and not (key == EXEMPT and written is False):
-            values[key] = parse_value(key, written, f"{path}.{name}")
-            check_value(entity, key, values[key], f"{path}.{name}")
+            where = f"{path}.{name}"
+            values[key] = value = parse_value(key, written, where)
+            check_value(entity, key, value, where)
     return values
 
 
@@ -492,8 +496,8 @@ def _capacity(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str,
     """Return the entity and the values of one `[[capacity]]` table."""
     for name, value in table.items():
         if name != _SCOPE and name not in _CAPACITY_LIMITS:
-            known = (_SCOPE, *_CAPACITY_LIMITS)
-            raise DefinitionError(f"{path}.{name}", f"unknown key, value {shown(value)}; {hint(name, known)}")
+            problem = f"unknown key, value {shown(value)}; {hint(name, CAPACITY_FIELDS)}"
+            raise DefinitionError(f"{path}.{name}", problem)
     scope = table.get(_SCOPE)
     if scope not in CAPACITY_SCOPES:
         raise DefinitionError(

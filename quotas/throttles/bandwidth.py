@@ -222,6 +222,17 @@ class Throttle(ClientThrottle):
             self.count(decision.throttle_ms)
         return decision
 
+    def fetched_none(self, flow: Flow, now_ms: int) -> None:
+        """Give back the charge of an admitted Fetch whose response brought nothing that counts here."""
+        if flow.limiter is not None and flow.admitted >= 0:
+            flow.limiter.fetched(flow, 0, now_ms)
+        self.vacate(flow, now_ms)
+
+    def vacate(self, flow: Flow, now_ms: int) -> None:
+        """Leave the channel's place in the queue to others: its next Fetch is decided on by another throttle."""
+        if flow.limiter is not None:
+            flow.limiter.leave(flow, now_ms)
+
     def delivered(self, flow: Flow, size: int, now_ms: int) -> Decision:
         """Charge a response without a preceding `fetch`; the result is that of `fetched`.
 

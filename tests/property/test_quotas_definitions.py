@@ -20,7 +20,7 @@ from quotas.definitions.alterations import (
 )
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity, Name, entity_of
-from quotas.definitions.kinds import CLIENT_KEYS, KEYS, LONG_MAX, TOPIC_KEYS, WHOLE_KEYS
+from quotas.definitions.kinds import CLIENT_KEYS, KAFKA_KEYS, LONG_MAX, TOPIC_KEYS, WHOLE_KEYS
 from quotas.definitions.records import Author, key_of, read_key, read_setting, value_of
 from quotas.definitions.toml_file import Document, parse, render
 from quotas.errors import DefinitionError
@@ -157,7 +157,7 @@ def test_kafkas_tools_see_kafkas_keys_and_lose_nothing_else(found: Definitions) 
     entries = dict(found.entries())
     for entity, values in matching(found, filter_of([], strict=False)):
         assert entity[4:] == (None, None, None)
-        assert values == {key: value for key, value in entries[entity].items() if key in KEYS}
+        assert values == {key: value for key, value in entries[entity].items() if key in KAFKA_KEYS}
         key = next(iter(values))
         outcome = alter(found, [(parts_of(entity), [(key, None)])])
         assert outcome.changes == {

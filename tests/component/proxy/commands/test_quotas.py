@@ -433,6 +433,20 @@ def test_export_has_all_that_apply_takes(tool: Tool, tmp_path: Path, form: str) 
     assert tool("diff", tool.file(CAPACITY), "--prune") == "nothing to change\n"
 
 
+def test_explain_has_groups_in_their_place_and_who_is_promised_nothing(tool: Tool) -> None:
+    tool("apply", tool.file(CAPACITY))
+    tool("set", "--client-id", "<default>", "producer_byte_rate=5k")
+    tool("set", "--user", "ops", "exempt=true")
+    said = tool("explain", "--user", "ann", "--client-id", "web-1").splitlines()
+    assert said[0] == "producer_byte_rate: 10000000"
+    applies = "applies: the highest precedence of those that have a limit"
+    assert said[6] == f"  6  group 'web': 10000000  {applies}"
+    assert said[9] == "  9  client-id <default>: 5000  has a lower precedence"
+    first, *entities = tool("explain", "--user", "ops", "--client-id", "x").splitlines()
+    assert first == "producer_byte_rate: nothing is promised"
+    assert entities[2] == "  3  user 'ops': –  applies: it has a ceiling or is exempt, and no limit"
+
+
 def test_jikkou_has_no_groups_and_the_export_says_so(tool: Tool) -> None:
     tool("apply", tool.file(CAPACITY))
     tool("export", "--format", "jikkou")

@@ -126,3 +126,16 @@ def test_groups_are_listed_with_their_members() -> None:
         "group 'web': client ids 'web-*'; users 'svc'; one budget together",
         "group 'apps': users 'app-*'; each has the budget for itself",
     ]
+
+
+def test_catch_up_reads_are_promised_of_what_brokers_give() -> None:
+    limits = ('consumer_byte_rate = "20M"', 'catch_up_byte_rate = "50M"', "catch_up_lag = 5")
+    entry = quota('user = "ann"', *limits, 'catch_up_byte_rate_ceiling = "90M"')
+    definitions = parse(f'[[capacity]]\nscope = "broker"\nout = "80M"\n{entry}')
+    assert list(capacities(definitions, "broker")) == [
+        "capacity out of each broker: 80M bytes/s; 70M promised by 2 limits, 10M left"
+    ]
+    assert list(capacity_warnings(definitions, "broker")) == [
+        "catch_up_byte_rate_ceiling of user 'ann': 90M can never be had: capacity out of each broker is 80M bytes/s"
+    ]
+    assert list(capacity_warnings(parse(quota('user = "ann"', *limits)), "broker")) == []

@@ -3,7 +3,7 @@
 import pytest
 
 from quotas.definitions.classes import Capacity, Terms
-from quotas.definitions.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas, match
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity
 from quotas.errors import DefinitionError
 
@@ -23,6 +23,8 @@ def found(entries: Entries, user: str, client_id: str, key: str = RATE) -> tuple
     """Return the bucket and the terms of a client where the capacity of producers is 100."""
     definitions = Definitions({BROKER: {RATE: 100}, **entries})
     limit, bucket = definitions.limit(key, user, client_id)
+    applies = match(definitions, key, user, client_id)
+    assert limit == (None if applies is None else applies.value)
     terms = definitions.terms(key, bucket)
     assert limit == (terms.rate or None)
     return bucket, terms

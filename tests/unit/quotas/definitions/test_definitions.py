@@ -221,6 +221,19 @@ def test_all_eight_levels_are_shown_in_kafkas_order() -> None:
     ]
 
 
+def test_catch_up_reads_have_their_own_ceiling_and_share_the_capacity_of_consumers() -> None:
+    entries: dict[Entity, dict[str, float]] = {
+        Entity(capacity="broker"): {"consumer_byte_rate": 80.0},
+        Entity("ann"): {"catch_up_byte_rate": 10.0, "catch_up_byte_rate_ceiling": 40.0, "weight": 2.0},
+    }
+    definitions = Definitions(entries)
+    assert definitions.capacity("catch_up_byte_rate") == definitions.capacity("consumer_byte_rate")
+    _, bucket = definitions.limit("catch_up_byte_rate", "ann", "a")
+    assert definitions.terms("catch_up_byte_rate", bucket) == (10.0, 40.0, 2.0, False)
+    with pytest.raises(DefinitionError, match="catch_up_byte_rate"):
+        definitions.put(Entity(capacity="broker"), {"catch_up_byte_rate": 1.0})
+
+
 # ----------------------------------------------------------------------------------------------------
 # Entries with times
 
