@@ -247,7 +247,8 @@ class Engine:
         if limit is None:
             bucket = UNPROMISED
         new = not self.definitions.names_bucket(key, bucket) and (key, bucket, broker) not in self._limiters
-        charged = self._newcomers.pop(throttle, None) is not None and throttle.total
+        charged = throttle in self._newcomers and throttle.total > 0
+        self._newcomers.pop(throttle, None)
         if new and not charged:
             self._newcomers[throttle] = None
             bucket = UNPROMISED

@@ -247,7 +247,8 @@ def _inherited(
     """Return text with the limits that an entity inherits from the default one of its kind; "" if it inherits none."""
     if any(name is not None for name in entity[4:]):  # a group, or an entry with times
         return ""
-    default = Entity(*(None if name is None else DEFAULT for name in entity[:4]))
+    user, client_id, ip, topic = (None if name is None else DEFAULT for name in entity[:4])
+    default = Entity(user, client_id, ip, topic)
     left = {key: value for key, value in defaults.get(default, {}).items() if key not in values}
     return f"; as {_entity(default)} {_limits(left)}" if left and entity != default else ""
 

@@ -104,6 +104,7 @@ def rows_of(states: Iterable[CapacityState]) -> tuple[CapacityRow, ...]:
 def _class_row(one: ClassState) -> ClassRow:
     return ClassRow(
         entity=class_text(one.bucket),
+        key=one.quota_key,
         rate=round(_promised(one), 3),
         ceiling=round(one.terms.ceiling, 3),
         weight=one.terms.weight,
@@ -186,7 +187,7 @@ class CapacityWatch:
         return best
 
     def _add(self, state: CapacityState, one: ClassState, binds: str, spare: float, now_ms: int) -> None:
-        key = state.quota_key, state.broker, one.bucket
+        key = one.quota_key, state.broker, one.bucket
         found = self._classes.pop(key, None)
         if found is None and len(self._classes) >= SAMPLED_MAX:
             del self._classes[next(iter(self._classes))]

@@ -351,6 +351,7 @@ class ClassRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         entity: whose bucket it is, for people.
+        key: the quota key of its rate.
         rate: the promised rate; 0 if none is promised.
         ceiling: the rate up to which it may borrow.
         weight: its part of what is left, in proportion to the weights of the others.
@@ -362,6 +363,7 @@ class ClassRow(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     entity: Text
+    key: Text = ""
     rate: float = 0.0
     ceiling: float = 0.0
     weight: float = 1.0

@@ -24,7 +24,7 @@ from proxy.system.supervisor import Supervisor
 from proxy.system.threads import in_turns
 from quotas.definitions.classes import Capacity
 from quotas.definitions.entities import BucketKey
-from quotas.definitions.kinds import BY_KEY
+from quotas.definitions.kinds import BY_KEY, capacity_key
 from quotas.sharing.budgets import limiter_key_of
 from quotas.sharing.capacities import CapacityState
 from quotas.sharing.lease_values import rate_key
@@ -202,7 +202,7 @@ class CapacityReports:
             return found
         capacities: dict[str, Capacity] = self._relay.engine.definitions.capacities
         for key, share in self._fleet.loans().items():
-            quota_key = limiter_key_of(rate_key(key))[0]
+            quota_key = capacity_key(limiter_key_of(rate_key(key))[0])
             if quota_key in capacities:
                 found[quota_key] = found.get(quota_key, 0.0) + share * capacities[quota_key].rate
         return found
@@ -242,7 +242,7 @@ def families(
     every = ((state, one) for state in states for one in state.classes if one.bucket is not None)
     classes = [
         (
-            (BY_KEY[state.quota_key].type, str(state.broker), label(class_text(one.bucket))),
+            (BY_KEY[one.quota_key].type, str(state.broker), label(class_text(one.bucket))),
             (one.rate + one.lent, one.lent, one.demand),
         )
         for state, one in nlargest(classes_max, every, key=lambda found: found[1].demand)

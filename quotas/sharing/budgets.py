@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Final, Protocol, cast
 
 from quotas.definitions.entities import BucketKey, code, entity_of
+from quotas.definitions.kinds import capacity_key
 from quotas.limiters.limiter import Borrowing, Decision, Lendable, LimiterKey
 from quotas.sharing.followers import FollowerShares
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report, Wish, is_loan, loan_key, rate_key
@@ -41,13 +42,13 @@ _RENEWED_AT_ONCE: Final = 500  # two milliseconds' work
 # What a class uses is measured at least so far apart, and averaged over about the second time.
 _USE_MS: Final = 100
 _USE_MEAN_MS: Final = 500
-# A class that uses less than this part of its rate for so long does not wait for a larger one.
-_USED_PART: Final = 0.7
-_USED_MS: Final = 2000
-_RISE: Final = 1.1
-# For so long after that its demand is so many times what it uses, instead of all.
-_DOUBTED_MS: Final = 5000
-_DOUBTED_GROWTH: Final = 1.3
+# A class that has had an unused burst in this time has enough on average, though its connections wait: for their turns
+# in what it sends at once.
+_ENOUGH_MS: Final = 1000
+# A class that has not enough wants so many times what it has, and this part of the capacity at least. It does not want
+# all: its connections may wait here for a share of its rate that other processes have.
+_MORE: Final = 2.0
+_MORE_MIN: Final = 0.01
 # A connection of a class that shares a capacity counts as waiting for so long after its mute: others can use the rate.
 _BACK_MS: Final = 300
 # What a class without waiting connections may use beyond what it uses now, so that it can grow.
@@ -160,23 +161,11 @@ class _Use:
         capacity: bytes/s.
         named: whether an entry is about exactly this class.
         promised: the limit of all processes together, in bytes/s, when it began.
+        rate: bytes/s that pass, averaged.
         wish: the demand that was reported last; None for none.
     """
 
-    __slots__ = (
-        "_allowed",
-        "_doubted_until_ms",
-        "_lately",
-        "_raised_ms",
-        "_rate",
-        "_sample",
-        "capacity",
-        "key",
-        "limiter",
-        "named",
-        "promised",
-        "wish",
-    )
+    __slots__ = ("_enough_ms", "_sample", "capacity", "key", "limiter", "named", "promised", "rate", "wish")
 
     def __init__(self, key: str, limiter: Borrowing, capacity: float, named: bool, now_ms: int) -> None:
         self.key = key
@@ -184,13 +173,10 @@ class _Use:
         self.capacity = capacity
         self.named = named
         self.promised = limiter.limit
+        self.rate = 0.0
         self.wish: Wish | None = None
         self._sample = now_ms, limiter.used()
-        self._lately = 0.0  # bytes/s that pass, over about half a second
-        self._rate = 0.0  # over about two seconds
-        self._allowed = limiter.rate  # the limiter's rate at its last rise
-        self._raised_ms = now_ms
-        self._doubted_until_ms = 0
+        self._enough_ms = now_ms - _ENOUGH_MS  # when its burst was last unused
 
     def measured(self, now_ms: int) -> bool:
         """Whether it was measured a moment ago."""
@@ -207,37 +193,23 @@ class _Use:
         total = self.limiter.used()
         elapsed_ms = now_ms - began_ms
         self._sample = now_ms, total
-        passed = max(0.0, total - began) * 1000 / elapsed_ms
-        self._lately += min(1.0, elapsed_ms / _USE_MEAN_MS) * (passed - self._lately)
-        self._rate += min(1.0, elapsed_ms / _USED_MS) * (passed - self._rate)
-        wanted = self._wanted(share, now_ms) if waiting else self._growing(share)
-        part = min(1.0, wanted / self.capacity)
-        wish = Wish(part, max(1, waiting)) if part > _DEMAND_MIN else None
+        part = min(1.0, elapsed_ms / _USE_MEAN_MS)
+        self.rate += part * (max(0.0, total - began) * 1000 / elapsed_ms - self.rate)
+        if self.limiter.is_idle(now_ms):
+            self._enough_ms = now_ms
+        own = self.limiter.limit * share
+        wanted = self.rate / self.capacity
+        if waiting and now_ms >= self._enough_ms + _ENOUGH_MS:
+            wanted = max(_MORE_MIN, _MORE * max(wanted, self.limiter.rate / self.capacity))
+        elif waiting:
+            wanted = max(wanted * _GROWTH, own / self.capacity)
+        elif self.rate > own:
+            wanted *= _GROWTH
+        wish = Wish(min(1.0, wanted), max(1, waiting)) if wanted > _DEMAND_MIN else None
         if not self._differs(wish):
             return False
         self.wish = wish
         return True
-
-    def _growing(self, share: float) -> float:
-        """Return the demand in bytes/s of a class that does not wait: what it uses, and a little more if it borrows."""
-        borrows = self._lately > self.limiter.limit * share
-        return self._lately * _GROWTH if borrows else self._lately
-
-    def _wanted(self, share: float, now_ms: int) -> float:
-        """Return the demand in bytes/s of a class that waits: all, unless it does not use what it has.
-
-        Connections that wait and close, or send a request now and then, would otherwise hold what others could use.
-        """
-        allowed = self.limiter.rate
-        if allowed > self._allowed * _RISE or allowed < self._allowed / _RISE:
-            if allowed > self._allowed:
-                self._raised_ms = now_ms
-            self._allowed = allowed
-        if self._rate < _USED_PART * allowed and now_ms >= self._raised_ms + _USED_MS:
-            self._doubted_until_ms = now_ms + _DOUBTED_MS
-        if now_ms < self._doubted_until_ms:
-            return max(self._growing(share), min(self._rate, allowed) * _DOUBTED_GROWTH)
-        return self.capacity
 
     def _differs(self, wish: Wish | None) -> bool:
         """Whether a demand differs from the reported one by enough for a message."""
@@ -477,5 +449,5 @@ class Budgets:
 
 
 def _place(limiter_key: LimiterKey) -> tuple[str, int]:
-    """Return the quota key and the broker of a limiter."""
-    return limiter_key[0], limiter_key[2]
+    """Return the quota key of the capacity and the broker of a limiter."""
+    return capacity_key(limiter_key[0]), limiter_key[2]

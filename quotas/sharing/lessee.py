@@ -143,6 +143,12 @@ class Lessee:
         """Whether the lease has ended, or none has begun in time, so that other processes may use this one's shares."""
         return not self.leased(now_ms) and (self._until_ms >= 0 or now_ms >= self._begins_until_ms)
 
+    def next_until_ms(self, now_ms: int) -> int:
+        """Return the earliest end of a lease that is yet to come; each begins when an opening report was sent."""
+        lease_ms = self.terms.lease_ms
+        sent_ms = self._sent_at(self._opening) if self._opening else None
+        return (now_ms if sent_ms is None or now_ms >= sent_ms + lease_ms else sent_ms) + lease_ms
+
     def share(self, key: str, now_ms: int) -> float:
         """Return the share (0 to 1) of the quota, or for a loan key of the capacity, that may be used now."""
         if is_loan(key):

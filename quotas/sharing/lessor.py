@@ -134,8 +134,8 @@ class KeyShares:
             least: the share that each lessee has without a demand.
 
         Capacity beyond the demands goes to the lessees with a demand, so that they have room to grow. A share is
-        lowered when another lessee needs it, or when all together exceed the capacity. Without a demand no share is
-        raised.
+        lowered when another lessee needs it, or when all together exceed the capacity; where none has a demand, all in
+        proportion. Without a demand no share is raised.
         """
         lessees = list(self.parts)
         parts = list(self.parts.values())
@@ -147,11 +147,13 @@ class KeyShares:
         room = max(0.0, capacity - least * len(parts))
         needed = [least + extra for extra in fill(wanted, weights, room)]
         left = max(0.0, capacity - sum(needed))
-        weight = sum(weights)
-        targets = [
-            need + (left * own / weight if weight else 0.0) for need, own in zip(needed, weights, strict=True)
-        ]
-        free = capacity - sum(uppers)
+        weight, used = sum(weights), sum(uppers)
+        if weight:
+            targets = [need + left * own / weight for need, own in zip(needed, weights, strict=True)]
+        else:
+            scale = min(1.0, capacity / used) if used else 0.0
+            targets = [max(need, upper * scale) for need, upper in zip(needed, uppers, strict=True)]
+        free = capacity - used
         grain = capacity * _GRAIN
         lowers = free < -grain / 1000 or any(
             need - upper > max(upper * _GAP, grain) for need, upper in zip(needed, uppers, strict=True)

@@ -6,12 +6,12 @@ passes than `bound` allows.
 
 from collections import deque
 from collections.abc import Callable
-from math import exp, log
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 
-from quotas.definitions.classes import SHARED_BURST_SECONDS, Terms
+from quotas.definitions.classes import SHARED_BURST_SECONDS
 from quotas.definitions.entities import BucketKey
+from quotas.definitions.kinds import PRODUCE
 from quotas.engine import Engine
 from quotas.limiters.limiter import ALL_BROKERS, Flow
 from quotas.options import EngineOptions
@@ -19,7 +19,7 @@ from quotas.sharing.budgets import Budgets, budget_key
 from quotas.sharing.capacities import Capacities
 from quotas.sharing.lease_values import Grants, Report, loan_key
 from quotas.throttles.bandwidth import Throttle
-from tests.simulation.capacity_world import KEY, stated
+from tests.simulation.capacity_cases import draw_case, stated
 from tests.simulation.fleet_faults import ALL_FAULTS, SHORT_MS, Faults
 from tests.simulation.fleet_processes import MemberProcess, Worker
 from tests.simulation.fleet_world import MEMBERS_MAX, World
@@ -29,30 +29,6 @@ _OPTIONS: Final = EngineOptions(policy="schedule", scope="cluster")
 _CONNECTIONS_MAX: Final = 3  # of a class at each worker
 _CHANGES: Final = 0.02  # of what a class wants, in each 100 ms
 _ROUNDING: Final = 1e-6
-
-
-class Case(NamedTuple):
-    """A capacity in bytes/s, its classes, and the size of their requests."""
-
-    rate: float
-    terms: dict[str, Terms]
-    sizes: dict[str, int]
-
-
-def draw_case(draw: Random) -> Case:
-    """Draw a capacity with up to six classes: some promised more than there is, some nothing, one exempt perhaps."""
-    rate = round(1e5 * exp(draw.random() * log(100)))
-    promised = draw.choice((0.3, 0.7, 0.95, 1.0, 1.5))  # all together, in capacities
-    weights = [draw.random() for _ in range(draw.randint(1, 6))]
-    terms: dict[str, Terms] = {}
-    sizes: dict[str, int] = {}
-    for index, weight in enumerate(weights):
-        name = f"class-{index}"
-        own = 0 if draw.random() < 0.15 else round(min(rate, rate * promised * weight / sum(weights)))
-        ceiling = draw.choice((own or rate, rate, round(own + (rate - own) * draw.random())))
-        terms[name] = Terms(own, ceiling, draw.choice((0.5, 1.0, 1.0, 2.0, 5.0)), draw.random() < 0.05)
-        sizes[name] = int(min(1_000_000, max(1000, rate / 200 * exp(draw.random() * log(25)))))
-    return Case(rate, terms, sizes)
 
 
 class Client:
@@ -160,7 +136,9 @@ class CapacityFleet(World):
         members, workers = draw.randint(1, MEMBERS_MAX), draw.randint(1, 3)
         self.connections = max(1.0, members * workers * _CONNECTIONS_MAX / 2)
         super().__init__(seed, members, workers, faults, SHORT_MS)
-        keys = tuple(budget_key((KEY, BucketKey(None, name), ALL_BROKERS)) for name in self.case.terms)
+        keys = tuple(
+            budget_key((PRODUCE.key, BucketKey(None, name), ALL_BROKERS)) for name in self.case.terms
+        )
         self.compared = (*keys, "not named")
         self.loans = tuple(loan_key(key) for key in keys)
 

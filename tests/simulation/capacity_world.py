@@ -13,9 +13,6 @@ from random import Random
 from typing import Final
 
 from quotas.definitions.classes import Terms
-from quotas.definitions.definitions import Definitions
-from quotas.definitions.entities import Entity
-from quotas.definitions.kinds import CEILINGS, EXEMPT, WEIGHT
 from quotas.engine import Engine
 from quotas.options import EngineOptions
 from quotas.sharing.budgets import Budgets
@@ -24,20 +21,11 @@ from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor, SessionLostError
 from quotas.sharing.member import Member
+from tests.simulation.capacity_cases import stated
 from tests.simulation.quota_world import ClientOptions, Gate, World
 
-KEY: Final = "producer_byte_rate"
 STEP_MS: Final = 50
 MB: Final = 1_000_000
-
-
-def stated(rate: float, classes: Mapping[str, Terms]) -> Definitions:
-    """Return definitions of one capacity and of its classes, by client id."""
-    entries: dict[Entity, dict[str, float]] = {Entity(capacity="cluster"): {KEY: rate}}
-    for name, terms in classes.items():
-        values = {KEY: terms.rate, CEILINGS[KEY]: terms.ceiling, WEIGHT: terms.weight, EXEMPT: terms.exempt}
-        entries[Entity(client_id=name)] = {key: value for key, value in values.items() if value}
-    return Definitions(entries)
 
 
 @dataclass(eq=False)

@@ -1,8 +1,9 @@
 """A capacity while quotas are only observed: nothing waits, and what is predicted follows the predicted allowances."""
 
 from quotas.definitions.classes import Terms
+from quotas.definitions.kinds import PRODUCER_BYTE_RATE
 from quotas.options import EngineOptions
-from tests.simulation.capacity_world import KEY, MB, CapacityWorld
+from tests.simulation.capacity_world import MB, CapacityWorld
 
 SECONDS = 60
 
@@ -53,4 +54,4 @@ def test_none_would_wait_where_the_capacity_is_large_enough() -> None:
     assert would_wait(world, "a") < 0.01
     # What it would have trails what passes, since none of its connections waits: some waits are predicted wrongly.
     assert would_wait(world, "b") < 0.08
-    assert world.definitions.capacities[KEY].rate == 20 * MB
+    assert world.definitions.capacities[PRODUCER_BYTE_RATE].rate == 20 * MB
