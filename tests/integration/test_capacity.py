@@ -4,7 +4,7 @@ Rates are those of the acknowledged records; bounds are wide, since the brokers 
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from tests.support.waiting import until
 MB = 1_000_000
 CAPACITY = 2 * MB
 # Both want more than there is. a is promised 1, b is promised 0.4; 0.6 are left, 0.3 for each.
-TERMS: Mapping[str, Mapping[str, float]] = {
+TERMS: dict[str, dict[str, float]] = {
     "a": {"producer_byte_rate": 1 * MB, "producer_byte_rate_ceiling": CAPACITY},
     "b": {"producer_byte_rate": 0.4 * MB, "producer_byte_rate_ceiling": CAPACITY},
 }
+LARGE = {"kept_bytes_max": 64 * MB}
 LOADS = 4  # of each client
 
 

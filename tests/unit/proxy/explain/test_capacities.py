@@ -18,7 +18,7 @@ A, B = BucketKey(None, "a"), BucketKey(None, "b")
 
 
 def one(bucket: BucketKey | None, terms: Terms, demand: float, rate: float, lent: float = 0.0) -> ClassState:
-    return ClassState(bucket, terms, demand * MB, rate * MB, lent * MB)
+    return ClassState(IN, bucket, terms, demand * MB, rate * MB, lent * MB)
 
 
 def terms(rate: float, ceiling: float, weight: float = 1.0, *, exempt: bool = False) -> Terms:

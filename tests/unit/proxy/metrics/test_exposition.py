@@ -46,9 +46,9 @@ WAITS = QuotaView("u", "a", "Topic", 0.0, None, 90_500, 0, 0, 0, 0, 0.0, longest
 DIVIDED = CapacityState(
     *("producer_byte_rate", 1, 8e6, 1.0, 0.5e6),
     (
-        ClassState(BucketKey(None, "a"), Terms(4e6, 8e6), 8e6, 4e6, 3e6),
-        ClassState(BucketKey("b", None), Terms(0.5e6, 0.5e6), 0.5e6, 0.5e6, 0.0),
-        ClassState(BucketKey(None, "c"), Terms(0.0, 8e6), 0.0, 0.0, 0.0),
+        ClassState("producer_byte_rate", BucketKey(None, "a"), Terms(4e6, 8e6), 8e6, 4e6, 3e6),
+        ClassState("producer_byte_rate", BucketKey("b", None), Terms(0.5e6, 0.5e6), 0.5e6, 0.5e6, 0.0),
+        ClassState("producer_byte_rate", BucketKey(None, "c"), Terms(0.0, 8e6), 0.0, 0.0, 0.0),
     ),
 )
 REQUESTS = QuotaView("", "a", "Request", 25.0, 12.5, 1_500_000, 3000, 4, 7000, 5, 0.0)
