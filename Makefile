@@ -120,9 +120,9 @@ test-compiled: compiled ## Unit and property tests, and those of sockets, with t
 test-hostile: jars ## Every attack in its short form
 	$(PYTEST) --doctest-modules --numprocesses 2 --dist loadfile tests/hostile $(ARGS)
 
-# In three processes with three brokers each: these tests wait for brokers and clients most of the time. A module stays
+# In four processes with three brokers each: these tests wait for brokers and clients most of the time. A module stays
 # whole, since what is dear in it is set up once. All four kinds in one go, or there would be four ends to wait for.
-WAITING := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+WAITING := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-brokers
 test-brokers: jars languages ## integration, interop, oracle and packaging
@@ -239,6 +239,10 @@ crowd: jars ## 10,000 hostile connections of five kinds at once, beside ten hone
 fleet: jars ## One quota over members and workers: exactness, faults, cost, quotas in a topic; writes docs/benchmarks.md; 25 minutes
 	@$(BIN)/python -m tests.bench.fleet $(ARGS)
 
+.PHONY: capacity
+capacity: jars ## A capacity that clients share, on real brokers, with faults; writes docs/benchmarks.md; 5 minutes
+	@$(BIN)/python -m tests.bench.capacity $(ARGS)
+
 .PHONY: simulate
 simulate: setup ## Fleets that share budgets, with faults, in virtual time: 100,000 seeds, two hours; writes docs/benchmarks.md
 	@$(BIN)/python -m tests.simulation $(ARGS)
@@ -262,6 +266,10 @@ reassignment: jars ## What reassignments in small batches cost, beside Kafka's a
 .PHONY: accuracy
 accuracy: jars ## How well quotas are kept, beside Kafka's own
 	$(BIN)/python -m tests.bench.accuracy $(ARGS)
+
+.PHONY: goodput
+goodput: jars ## The part of a throttled consumer's quota that arrives as records
+	$(BIN)/python -m tests.bench.goodput $(ARGS)
 
 # In an environment of its own: Atheris has wheels for few machines (requirements/fuzz.in).
 FUZZ := build/fuzz-venv

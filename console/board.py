@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from console.member import LIST_SECONDS_MAX, Look, Member, MemberError, new_client
-from console.merging import merge_brokers, merge_clients, merge_rules, one_budget
+from console.merging import Divided, merge_brokers, merge_capacities, merge_clients, merge_rules, one_budget
 from proxy.explain.documents import (
     CLIENTS_MAX,
     LIST_BYTES_MAX,
@@ -24,6 +24,7 @@ from proxy.explain.documents import (
     RULES_MAX,
     BrokersDocument,
     BrokerTimes,
+    CapacitiesDocument,
     ClientDocument,
     ClientRow,
     ClientsDocument,
@@ -285,6 +286,16 @@ class Board:
         """Return each broker's response times, merged from all members."""
         found = await self._read(Look("/v1/brokers", BrokersDocument, self._options.refresh_seconds * 0.9))
         return merge_brokers(one.brokers for one in found)
+
+    async def capacities(self) -> tuple[Divided, ...]:
+        """Return the capacities that are divided among classes now; of a fleet, each once."""
+        look = Look("/v1/capacities", CapacitiesDocument, self._options.refresh_seconds * 0.9)
+        members = self.members
+        found = await asyncio.gather(*(member.read(look) for member in members))
+        documents = (
+            (member.name, one) for member, one in zip(members, found, strict=True) if one is not None
+        )
+        return merge_capacities(documents)
 
     async def rules(self) -> tuple[RuleRow, ...] | None:
         """Return all quotas with their use; None if no member has such a document."""

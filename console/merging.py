@@ -13,10 +13,12 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from commandline.amounts import count, printable
+from commandline.amounts import count, printable, rate
 from console.causes import WAITS_MIN, cause, limit_text
 from proxy.explain.documents import (
     BROKERS_MAX,
+    CAPACITIES_MAX,
+    CLASSES_MAX,
     CLIENTS_MAX,
     CONNECTIONS_MAX,
     DISAGREEMENTS_MAX,
@@ -26,6 +28,8 @@ from proxy.explain.documents import (
     WORKERS_MAX,
     AtBroker,
     BrokerTimes,
+    CapacitiesDocument,
+    CapacityRow,
     ClientDocument,
     ClientRow,
     ClientsDocument,
@@ -49,6 +53,7 @@ from proxy.explain.parts import amount, part_text, summed
 from proxy.explain.wants import ASSUMED, NO_DEMAND, Demand, demand_row, merge_demands, wants
 
 NEIGHBOURS_MAX: Final = 20  # of all members together
+_IN: Final = "producer_byte_rate"
 
 
 def bound(document: Document, member: str) -> None:
@@ -79,6 +84,10 @@ def bound(document: Document, member: str) -> None:
         document.disagreements = document.disagreements[:DISAGREEMENTS_MAX]
     elif isinstance(document, EventsDocument):
         document.events = document.events[:EVENTS_MAX]
+    elif isinstance(document, CapacitiesDocument):
+        document.capacities = tuple(
+            replace(one, classes=one.classes[:CLASSES_MAX]) for one in document.capacities[:CAPACITIES_MAX]
+        )
 
 
 def one_budget(names: Sequence[str]) -> bool:
@@ -146,6 +155,49 @@ def _quotas(one: Sequence[Quota], other: Sequence[Quota], *, shared: bool) -> tu
         own = found.get(key)
         found[key] = quota if own is None else replace(own, rate=together((own.rate, quota.rate)))
     return tuple(found.values())
+
+
+class Divided(NamedTuple):
+    """A capacity as one member, or one fleet, divides it.
+
+    Args:
+        member: the member's name; "" where there is only one that divides.
+    """
+
+    member: str
+    capacity: CapacityRow
+
+
+def merge_capacities(documents: Iterable[tuple[str, CapacitiesDocument]]) -> tuple[Divided, ...]:
+    """Return all capacities; of a fleet, whose members all say what its holder says, each once.
+
+    Args:
+        documents: each with the name of the member that has sent it.
+    """
+    found: dict[str, tuple[CapacityRow, ...]] = {}
+    for name, document in documents:
+        if not document.problem:
+            found.setdefault(document.divided_by or name, document.capacities)
+    return tuple(Divided(name if len(found) > 1 else "", row) for name, rows in found.items() for row in rows)
+
+
+def capacity_text(row: CapacityRow) -> str:
+    """Return whose capacity it is and how it is divided, for people.
+
+    >>> capacity_text(CapacityRow(key="producer_byte_rate", value=8e6, promised=6e6, lent=2e6, waiting=1))
+    'in, all brokers: 8.0 MB/s, 6.0 MB/s promised, 2.0 MB/s lent, 0 B/s left, 1 class waits'
+    """
+    direction = "in" if row.key == _IN else "out"
+    place = "all brokers" if row.broker < 0 else f"broker {row.broker}"
+    text = (
+        f"{direction}, {place}: {rate(row.value)}, {rate(row.promised)} promised, {rate(row.lent)} lent, "
+        f"{rate(row.left)} left"
+    )
+    if row.shrunk < 1:
+        text += f", more is promised: each has {part_text(row.shrunk)} of its rate"
+    if not row.waiting:
+        return text
+    return f"{text}, {row.waiting} classes wait" if row.waiting > 1 else f"{text}, 1 class waits"
 
 
 def merge_brokers(lists: Iterable[Sequence[BrokerTimes]]) -> tuple[BrokerTimes, ...]:

@@ -12,9 +12,10 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from commandline.amounts import duration, printable, size
+from commandline.amounts import duration, printable, rate, size
 from console.board import Sample
 from console.causes import limit_text
+from console.merging import capacity_text
 from console.views import SHOWS, WINDOWS, View
 from proxy.explain.parts import BROKER, CLIENT, HELD, MUTED, NAMES, SLUICE, amount
 
@@ -136,6 +137,7 @@ class Renderer:
             percent=percent,
             duration=duration,
             size=size,
+            rate=rate,
             ms=milliseconds,
             clock=clock,
             when=when,
@@ -143,6 +145,7 @@ class Renderer:
         )
         environment.globals.update(
             amount=amount,
+            capacity_text=capacity_text,
             limit=limit_text,
             part_names=_PART_NAMES,
             order=[(name, NAMES.index(name)) for name in ORDER],

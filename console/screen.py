@@ -19,7 +19,19 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from commandline.amounts import printable
 from commandline.program import INTERRUPTED, TERMINATED
-from console.top import COLUMNS, HEADS, WINDOWS, Page, Row, cells, choose, heading, rows, warnings
+from console.top import (
+    COLUMNS,
+    HEADS,
+    WINDOWS,
+    Page,
+    Row,
+    capacity_lines,
+    cells,
+    choose,
+    heading,
+    rows,
+    warnings,
+)
 
 ROWS_SHOWN: Final = 500  # of the sorted; a filter finds the others
 _FILTER_CHARACTERS_MAX: Final = 200
@@ -119,9 +131,10 @@ class Live(App[int]):
         self._loop_of_signals: asyncio.AbstractEventLoop | None = None
 
     def compose(self) -> ComposeResult:
-        """Lay out heading, warnings, table, filter and keys."""
+        """Lay out heading, warnings, capacities, table, filter and keys."""
         yield Static("asking …", id="heading", markup=False)
         yield Static("", id="warnings", markup=False)
+        yield Static("", id="capacities", markup=False)
         yield DataTable[Text](cursor_type="row", zebra_stripes=True, id="clients")
         yield Static("", id="state", markup=False)
         yield Input(self._text, placeholder="part of a client id or user", id="filter")
@@ -197,6 +210,9 @@ class Live(App[int]):
         self.query_one("#heading", Static).update(heading(page) + ("  PAUSED" if self._paused else ""))
         self.query_one("#warnings", Static).update("\n".join([*said[:_WARNINGS_SHOWN], *more]))
         self.query_one("#warnings").display = bool(said)
+        divided = list(capacity_lines(page))
+        self.query_one("#capacities", Static).update("\n".join(divided))
+        self.query_one("#capacities").display = bool(divided)
         chosen = choose(self._found, self._sort, self._text, reverse=self._reverse, at_most=ROWS_SHOWN)
         self._fill(chosen.rows)
         filtered = f" with {printable(self._text)!r}" if self._text else ""

@@ -12,16 +12,28 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlencode
 
+import msgspec
 from msgspec.structs import asdict
 
-from commandline.amounts import count, printable
+from commandline.amounts import count, printable, rate
 from console.causes import cause, heaviest, lacks, missing_workers, trouble
-from console.merging import bound, merge_brokers, merge_client, merge_clients, one_budget
+from console.merging import (
+    Divided,
+    bound,
+    capacity_text,
+    merge_brokers,
+    merge_capacities,
+    merge_client,
+    merge_clients,
+    one_budget,
+)
 from console.verdict import verdict
 from proxy.explain.documents import (
     LIST_BYTES_MAX,
     BrokersDocument,
     BrokerTimes,
+    CapacitiesDocument,
+    CapacityRow,
     ClientDocument,
     ClientRow,
     ClientsDocument,
@@ -39,6 +51,9 @@ from proxy.system.errors import SluiceError
 
 WINDOWS: Final = {10: "10 s", 60: "minute", 900: "15 min"}
 _PROBLEM_CHARACTERS_MAX: Final = 200
+_CAPACITIES_SHOWN: Final = 4
+_CLASSES_SHOWN: Final = 4
+_BAR: Final = 20
 
 
 class MemberState(NamedTuple):
@@ -48,6 +63,7 @@ class MemberState(NamedTuple):
         admin: its admin port, as given.
         problem: why it does not respond; "" if it does.
         missing: its worker processes whose clients are missing in its documents, each with the reason.
+        capacities: the capacities as it, or its fleet, divides them; None where its version does not say.
     """
 
     admin: str
@@ -56,6 +72,7 @@ class MemberState(NamedTuple):
     brokers: tuple[BrokerTimes, ...]
     problem: str
     missing: tuple[str, ...] = ()
+    capacities: CapacitiesDocument | None = None
 
     @property
     def name(self) -> str:
@@ -71,13 +88,38 @@ class Page(NamedTuple):
     members: tuple[MemberState, ...]
     clients: ClientsDocument
     brokers: tuple[BrokerTimes, ...]
+    capacities: tuple[Divided, ...] = ()
 
 
 def merge(members: Sequence[MemberState], at: datetime, window: int) -> Page:
     """Merge the members' last documents into one page; it lacks the clients of a member that does not respond."""
     lists = [one.clients for one in members if one.clients is not None]
     clients = merge_clients(lists, shared=_shared(members))
-    return Page(at, window, tuple(members), clients, merge_brokers(one.brokers for one in members))
+    brokers = merge_brokers(one.brokers for one in members)
+    divided = merge_capacities((one.name, one.capacities) for one in members if one.capacities is not None)
+    return Page(at, window, tuple(members), clients, brokers, divided)
+
+
+def capacity_lines(page: Page) -> Iterator[str]:
+    """Yield a line for each capacity: how it is divided, and which classes have most of it and borrow."""
+    for member, row in page.capacities[:_CAPACITIES_SHOWN]:
+        own = min(_BAR, round(_BAR * row.promised / row.value))
+        lent = min(_BAR - own, round(_BAR * row.lent / row.value))
+        bar = f"[{'#' * own}{'+' * lent}{'.' * (_BAR - own - lent)}]"
+        who = f"{printable(member)}: " if member else ""
+        yield f"{bar} {who}{capacity_text(row)}{_having(row)}"
+    if len(page.capacities) > _CAPACITIES_SHOWN:
+        yield f"and {len(page.capacities) - _CAPACITIES_SHOWN} more capacities"
+
+
+def _having(row: CapacityRow) -> str:
+    """Return which classes have most of a capacity, as the end of a line."""
+    texts = []
+    for one in row.classes[:_CLASSES_SHOWN]:
+        borrowed = f" (borrows {rate(one.lent)})" if one.lent else ""
+        waits = ", waits" if one.waits else ""
+        texts.append(f"{_short(one.entity)} {rate(one.has + one.lent)}{borrowed}{waits}")
+    return f": {'; '.join(texts)}" if texts else ""
 
 
 def heading(page: Page) -> str:
@@ -223,12 +265,23 @@ class Members:
             missing = tuple(
                 dict.fromkeys((*missing_workers(found.missing), *missing_workers(brokers.missing)))
             )
-            latest = MemberState(one.admin, shown, found, brokers.brokers, "", missing)
+            latest = MemberState(
+                one.admin, shown, found, brokers.brokers, "", missing, self._capacities(one.admin)
+            )
         except SluiceError as error:
             latest = MemberState(one.admin, None, None, (), str(error))
         finally:
             one.state, one.window = latest, window
             one.done.set()
+
+    def _capacities(self, admin: str) -> CapacitiesDocument | None:
+        """Return the capacities as a member divides them; None where its version has no such document."""
+        try:
+            found = self._read(admin, "/v1/capacities", CapacitiesDocument)
+        except SluiceError:
+            return None
+        bound(found, admin)
+        return found
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -338,6 +391,7 @@ def lines(page: Page, chosen: Chosen) -> Iterator[str]:
     """Yield the page as plain text, for a terminal or for `grep`."""
     yield heading(page)
     yield from (f"WARNING: {text}" for text in warnings(page))
+    yield from capacity_lines(page)
     if chosen.matching < page.clients.clients_total:
         yield f"{chosen.matching} of them are listed"
     yield ""
@@ -379,6 +433,9 @@ def document(page: Page, chosen: Chosen) -> dict[str, Any]:
                 "enforcing": one.status.enforcing if one.status else None,
             }
             for one in page.members
+        ],
+        "capacities": [
+            {"member": one.member, **msgspec.to_builtins(one.capacity)} for one in page.capacities
         ],
         "clients_total": page.clients.clients_total,
         "clients": [_client(row) for row in chosen.rows],

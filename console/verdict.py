@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from commandline.amounts import duration, printable
-from proxy.explain.documents import ClientDocument, Neighbour, Rule, Wants
+from proxy.explain.documents import ClientDocument, Level, Neighbour, Rule, Wants
 from proxy.explain.parts import NAMES, amount
 
 _WORDS: Final = {
@@ -35,6 +35,8 @@ def verdict(document: ClientDocument) -> Iterator[str]:
         yield from _rule(rule)
         if document.wants is not None or rule.key in document.demand:
             yield from _wants(rule.kind, document.wants)
+    if document.level is not None:
+        yield from _level(document.level)
     predicted = document.predicted
     if predicted is not None:
         yield ""
@@ -55,6 +57,15 @@ def _rule(rule: Rule) -> Iterator[str]:
     yield f"rule: {printable(rule.key)} {amount(rule.kind, rule.value)} of {printable(rule.entity)}, {enforced}"
     if rule.set_by:
         yield f"  set by {printable(rule.set_by)}{' at ' + printable(rule.set_at) if rule.set_at else ''}"
+
+
+def _level(level: Level) -> Iterator[str]:
+    """Yield what the client's class had of a capacity while it waited."""
+    place = "all brokers" if level.broker < 0 else f"broker {level.broker}"
+    yield f"capacity: {amount('produce', level.capacity)} of {place}; bound by {printable(level.binds)}"
+    own = f"{amount('produce', level.has)} of its {amount('produce', level.rate)}"
+    lent = f"borrowed {amount('produce', level.lent)} of {amount('produce', level.spare)} that others left"
+    yield f"  {printable(level.entity)} had {own}, {lent}, ceiling {amount('produce', level.ceiling)}"
 
 
 def _wants(kind: str, wants: Wants | None) -> Iterator[str]:

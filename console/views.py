@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from console.board import SLOT_SECONDS, Board
 from console.causes import WAITS_MIN, cause, heaviest, trouble
 from console.merging import merge_client, worst
-from proxy.explain.documents import SLOW_MS, BrokerTimes, ClientRow, Quota
+from proxy.explain.documents import CLASSES_MAX, SLOW_MS, BrokerTimes, ClientRow, Quota
 
 # ----------------------------------------------------------------------------------------------------
 # Lists of clients: filtered, sorted, and one page of them. Pure.
@@ -152,6 +152,8 @@ def _first_order(sort: str) -> str:
 
 _TROUBLED_MAX: Final = 6  # clients with their sentence on the first screen
 _HEAVIEST_MAX: Final = 8
+_CAPACITIES_SHOWN: Final = 4  # on the first screen
+_CLASSES_SHOWN: Final = 5
 _EVENTS_SHOWN: Final = 8
 _EVENTS_PAGE: Final = 200
 _ROWS_SPARK_SLOTS: Final = 60  # five minutes
@@ -203,7 +205,9 @@ class Use(NamedTuple):
 
 async def overview(board: Board, asked: Asked) -> View:
     """Return the first page: the clients that most need an operator, then the list of all clients."""
-    found, brokers = await asyncio.gather(board.clients(asked.window), board.brokers())
+    found, brokers, capacities = await asyncio.gather(
+        board.clients(asked.window), board.brokers(), board.capacities()
+    )
     worst_first = sorted(found.clients, key=lambda client: trouble(client, brokers), reverse=True)
     troubled = await _troubled(board, asked, worst_first, brokers)
     uses = [Use(client, quota) for client in found.clients if (quota := heaviest(client)) is not None]
@@ -217,6 +221,9 @@ async def overview(board: Board, asked: Asked) -> View:
         {
             **_common(board, asked),
             "troubled": troubled,
+            "capacities": capacities[:_CAPACITIES_SHOWN],
+            "capacities_total": len(capacities),
+            "classes_max": _CLASSES_SHOWN,
             "counts": {
                 kind: kinds.count(kind) for kind in ("quota", "observed", "broker", "client", "sluice")
             },
@@ -231,7 +238,7 @@ async def overview(board: Board, asked: Asked) -> View:
             "slow_ms": SLOW_MS,
             "events": board.events(_EVENTS_SHOWN),
         },
-        side=("uses", "brokers", "members", "events"),
+        side=("capacities", "uses", "brokers", "members", "events"),
     )
 
 
@@ -292,8 +299,15 @@ async def rule(board: Board, asked: Asked) -> View:
 
 async def rules(board: Board, asked: Asked) -> View:
     """Return the page of all limits, with how much of each is used."""
-    found = await board.rules()
-    return View("rules", "Quotas", ("banners", "rules"), {**_common(board, asked), "rules": found})
+    found, capacities = await asyncio.gather(board.rules(), board.capacities())
+    values = {
+        **_common(board, asked),
+        "rules": found,
+        "capacities": capacities,
+        "capacities_total": len(capacities),
+        "classes_max": CLASSES_MAX,
+    }
+    return View("rules", "Quotas", ("banners", "capacities", "rules"), values)
 
 
 async def events(board: Board, asked: Asked) -> View:

@@ -77,6 +77,11 @@ COLUMNS: Final = (
     Column("partitions", "list<struct>", "Produce and Fetch: bytes and records by topic and partition"),
 )
 
+# A later column of the same version: a file of an earlier release has none, and no reader demands it.
+CLASS: Final = Column(
+    "class", "string", "Produce and Fetch: code of the entity whose bucket the request counted against"
+)
+
 # An additional column if frames are captured.
 FRAME: Final = Column(
     "frame", "binary", "the whole request with its length prefix; empty where it was not kept"

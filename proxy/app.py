@@ -48,10 +48,11 @@ from proxy.control.reload import Certificates, Reloader
 from proxy.events import Events, Tell
 from proxy.events.broker_states import BrokerStates
 from proxy.events.kinds import Started
-from proxy.explain.documents import StatusDocument
+from proxy.explain.documents import Missing, StatusDocument
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.replication import ReplicationMetrics
 from proxy.net import OutcomeCallback, Withdraw, end_owner, nothing_to_withdraw
+from proxy.process.capacities import CapacityReports
 from proxy.process.relay import Relay
 from proxy.process.watching import ProcessEvents
 from proxy.system import compiled
@@ -242,7 +243,10 @@ class App:
         self._topic_ids = TopicIds(client, names, now_ms)
         series_max = config.limits.metric_series_max
         view = ReplicationMetrics(relay.replication, self.stats, series_max // 4) if maps.replicates else None
-        kept = (moves, self._fleet, self._workers, topic, self._unguarded)
+        self._capacities = capacities = CapacityReports(
+            relay, self._fleet, config.fleet.own_name, series_max, self._missing, events.tell
+        )
+        kept = (moves, self._fleet, self._workers, topic, self._unguarded, capacities)
         families = [one.families for one in kept if one is not None]
         waits = relay.watching.waits
         metrics = Metrics(
@@ -253,7 +257,8 @@ class App:
         figures: Figures = OwnFigures(metrics, relay.engine, now_ms, relay.watching.respond)
         if self._workers is not None:
             figures = self._workers.figures(metrics, relay.engine, series_max, relay.watching.respond, waits)
-        explanations = Explanations(figures.seen, relay.engine, origins, member=config.fleet.configured)
+        member = config.fleet.configured
+        explanations = Explanations(figures.seen, relay.engine, origins, member=member, capacities=capacities)
         site = Site(figures, self.not_ready, page, state, explanations, self._enforcement.notice)
         status = State(self._status, events, self._enforcement, config.admin.actions_from)
         client_auth = "none" if config.admin.tls is None else config.admin.tls.client_auth
@@ -342,6 +347,7 @@ class App:
         run_forever("topic_ids", self._topic_ids.run)
         run_forever("reloader", self._reloader.run)
         run_forever("certificates", self._certificates.run)
+        run_forever("quota_times", self._quota_service.keep_times)
         if self._fleet is not None:
             run_forever("fleet", self._fleet.run)
         if self._unguarded is not None:
@@ -431,9 +437,13 @@ class App:
     def _status(self) -> StatusDocument:
         """Return the document of `/v1/status` as of now."""
         workers = 1 if self._workers is None else self._workers.count
-        missing = () if self._workers is None else self._workers.missing()
+        missing = self._missing()
         config, enforcing = self._reloader.config, self.relay.engine.enforcing
         return status_of(config, workers, enforcing=enforcing, ready=self.not_ready(), missing=missing)
+
+    def _missing(self) -> tuple[Missing, ...]:
+        """Return the worker processes that cannot be asked now."""
+        return () if self._workers is None else self._workers.missing()
 
     def _hurried(self) -> bool:
         """Whether a second signal has asked to end without waiting."""
@@ -461,13 +471,13 @@ class App:
 
     def _lend(self) -> None:
         """Begin to lend what capacities leave, as soon as one is stated; others do it for a worker or a member."""
-        lends = (
-            self._workers is None and self._fleet is None and bool(self.relay.engine.definitions.capacities)
-        )
-        if lends and self.relay.capacities is None:
+        if not self.relay.engine.definitions.capacities:
+            return
+        if self._workers is None and self._fleet is None and self.relay.capacities is None:
             from proxy.process.shares import OwnShares
 
             self._supervisor.run_forever("loans", OwnShares(self.relay, now_ms()).run)
+        self._capacities.start(self._supervisor)
 
     def _make_workers(self, workers: int, definitions: Definitions, moves: OngoingMoves | None) -> "Workers":
         """Create the workers, which are not started yet."""

@@ -18,13 +18,16 @@ is an argument everywhere. `proxy.metrics.exposition` shows its figures.
 from collections import deque
 from collections.abc import Container, Iterator
 from dataclasses import replace
+from itertools import islice
 from sys import getsizeof
 from typing import Final
 
-from quotas.definitions.classes import promised
+from quotas.definitions.classes import UNPROMISED, Capacity, Terms, promised
 from quotas.definitions.definitions import Definitions
-from quotas.definitions.kinds import BY_KEY, CLIENT_KEYS, FETCH, MUTATION, PRODUCE, REQUEST, TOPIC
+from quotas.definitions.entities import BucketKey
+from quotas.definitions.kinds import BY_KEY, CATCH_UP, CLIENT_KEYS, FETCH, MUTATION, PRODUCE, REQUEST, TOPIC
 from quotas.limiters.limiter import Budgets, Limiter, LimiterKey
+from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
 from quotas.throttles import figures
 from quotas.throttles.bandwidth import Throttle, limiter_in_force
@@ -37,6 +40,7 @@ from quotas.throttles.topic_quotas import TopicQuotas
 
 OTHER: Final = "<other>"
 CLIENT_ID_CHARACTERS_MAX: Final = 1024
+NEWCOMERS_AT_ONCE: Final = 500
 EXPIRE_MS: Final = 3_600_000  # Kafka's sensors live as long
 EXPIRE_AT_ONCE: Final = 1_000  # clients checked in one call, about a millisecond's work
 EXPIRE_SOON_MS: Final = 60_000  # where room is short; never before all windows are empty
@@ -49,6 +53,7 @@ class Engine:
     Attributes:
         options, definitions: those in force; `update` replaces them.
         relaying: whether all enforcement is turned off (SIGUSR1), so that nothing needs to be counted.
+        limits_catch_up: whether any client has a limit of what it reads behind the log's end.
 
     >>> from quotas.definitions.definitions import StaticQuotas
     >>> engine = Engine(EngineOptions(policy="kip13"), Definitions(static=StaticQuotas(producer_default=2_000_000)))
@@ -70,15 +75,17 @@ class Engine:
         self._clients: dict[tuple[str, str, int], ClientQuota] = {}
         self._expiry_queue: deque[tuple[str, str, int]] = deque()  # the order in which expiry looks at them
         self._limiters: dict[LimiterKey, Limiter] = {}
+        self._newcomers: dict[Throttle, None] = {}  # names whose first bytes another class pays for
         self._names_bytes = 0  # of users and client ids
         self._now_ms = 0  # when clients were last looked at
         self.mutations = MutationQuotas(self)
         self.requests = RequestQuotas(self)
         self.topics = TopicQuotas(self)
         self.connections = UserConnections(self)
-        # Whether requests and responses have to be walked through: nothing else of topics' quotas is asked per frame.
-        self.charges_produced_topics = self.charges_fetched_topics = False
-        self._update_topic_flags()
+        # Whether requests and responses have to be walked through: nothing else of topics' quotas, and of those of
+        # catch-up reads, is asked per frame.
+        self.charges_produced_topics = self.charges_fetched_topics = self.limits_catch_up = False
+        self._update_flags()
 
     def client(self, user: str, client_id: str, broker: int) -> ClientQuota:
         """Return the throttles of this client at this broker; the same object until it expires."""
@@ -111,6 +118,10 @@ class Engine:
         """Make classes of capacities borrow (`quotas.sharing.capacities`), where every quota is this process's own."""
         self.budgets = budgets
         self.version = object()
+
+    def names(self, limiter_key: LimiterKey) -> bool:
+        """Whether an entry is about exactly the clients of this limiter (`Definitions.names_bucket`)."""
+        return self.definitions.names_bucket(limiter_key[0], limiter_key[1])
 
     def capacity(self, limiter_key: LimiterKey) -> float:
         """Return the capacity in bytes/s that the class of a limiter shares; 0 if none is stated."""
@@ -210,31 +221,66 @@ class Engine:
         """Return the partition mutations that all clients together may make now; None without such a limit."""
         return self.mutations.cluster_tokens(now_ms)
 
-    def attach(
-        self, key: str, user: str, client_id: str, broker: int, now_ms: int
-    ) -> tuple[float | None, Limiter | None]:
+    def attach(self, throttle: Throttle, now_ms: int) -> tuple[float | None, Limiter | None]:
         """Return a client's limit in bytes/s and the limiter of all clients that share it; both None: unlimited.
 
         Called by the client's `Throttle`; the limiter is created or updated if necessary.
         """
-        limit, bucket = self.definitions.limit(key, user, client_id)
-        rate, terms = limit, None
+        key, broker = throttle.key, throttle.broker
+        limit, bucket = self.definitions.limit(key, throttle.user, throttle.client_id)
         capacity = self.definitions.capacity(key) if self.budgets is not None else None
         if capacity is not None and self.options.policy == "schedule":
-            terms = self.definitions.terms(key, bucket)
-            rate = promised(terms, capacity)
-        if rate is None:
+            return limit, self._class_limiter(throttle, capacity, limit, bucket, now_ms)
+        if limit is None:
             return None, None
-        limiter_key = (key, bucket, broker)
+        return limit, self._limiter((key, bucket, broker), limit, None, now_ms)
+
+    def _class_limiter(
+        self, throttle: Throttle, capacity: Capacity, limit: float | None, bucket: BucketKey, now_ms: int
+    ) -> Limiter:
+        """Return the limiter of a client's class.
+
+        What a new name below a default sends first counts against the class without a promise, and then against its
+        own: otherwise each new name would be another request that passes at once, whatever is left of the capacity.
+        """
+        key, broker = throttle.key, throttle.broker
+        if limit is None:
+            bucket = UNPROMISED
+        new = not self.definitions.names_bucket(key, bucket) and (key, bucket, broker) not in self._limiters
+        charged = throttle in self._newcomers and throttle.total > 0
+        self._newcomers.pop(throttle, None)
+        if new and not charged:
+            self._newcomers[throttle] = None
+            bucket = UNPROMISED
+        terms = self.definitions.terms(key, bucket)
+        found = self._limiter((key, bucket, broker), promised(terms, capacity), terms, now_ms)
+        if new and charged and isinstance(found, ScheduledLimiter):
+            found.use_up_burst(now_ms)
+            found.delivered(throttle.total, now_ms)
+        return found
+
+    def _limiter(self, limiter_key: LimiterKey, rate: float, terms: Terms | None, now_ms: int) -> Limiter:
+        """Return the limiter with this key, created or updated if necessary."""
         limiter = self._limiters.get(limiter_key)
         found = limiter_in_force(limiter, rate, self, limiter_key, now_ms, terms=terms)
         if found is not limiter:
             self._limiters[limiter_key] = found
-        return limit, found
+        return found
+
+    def admit_newcomers(self) -> None:
+        """Give new names that have sent something a limiter of their own, from their next use on."""
+        for throttle in list(islice(self._newcomers, NEWCOMERS_AT_ONCE)):
+            if throttle.total:
+                throttle.attach_again()
+            else:  # the next ones have their turn
+                del self._newcomers[throttle]
+                self._newcomers[throttle] = None
 
     def release(self, limiter: Limiter, throttle: Throttle) -> None:
         """Detach a throttle from its limiter, which is removed with its last throttle. Called by the `Throttle`."""
         limiter.throttles.discard(throttle)
+        limiter.uncounted += throttle.total
+        self._newcomers.pop(throttle, None)
         limiter_key = limiter.limiter_key
         if not limiter.throttles and limiter_key is not None and self._limiters.get(limiter_key) is limiter:
             del self._limiters[limiter_key]
@@ -247,9 +293,10 @@ class Engine:
     def _apply_change(self) -> None:
         self.enforcing = not self.relaying and self.options.mode == "enforce"
         self.version = object()
-        self._update_topic_flags()
+        self._update_flags()
 
-    def _update_topic_flags(self) -> None:
+    def _update_flags(self) -> None:
+        self.limits_catch_up = not self.relaying and self.definitions.has(CATCH_UP.key)
         limits = self.definitions.limits_topics
         self.charges_produced_topics = not self.relaying and limits(PRODUCE.key)
         self.charges_fetched_topics = not self.relaying and limits(FETCH.key)

@@ -26,7 +26,7 @@ from typing import Final
 from protocol.errors import WireError
 from protocol.messages.addresses import AddressMap
 from protocol.messages.fetch import FLEXIBLE, VERSION_MAX
-from protocol.walks.fetch import ENDPOINTS_SINCE, FetchWalk
+from protocol.walks.fetch import PartitionsWalk
 from protocol.walks.produce import ProduceWalk
 from protocol.walks.walk import OTHER_TOPICS, Sizes, Walk
 
@@ -195,7 +195,7 @@ class CapturedProduceWalk(_Captured, ProduceWalk):
         return self.sizes is not None
 
 
-class CapturedFetchWalk(_Captured, FetchWalk):
+class CapturedFetchWalk(_Captured, PartitionsWalk):
     """A walk through a Fetch response that collects each partition's bytes and number of records."""
 
     __slots__ = ("rows", "whole")
@@ -206,9 +206,6 @@ class CapturedFetchWalk(_Captured, FetchWalk):
         self.rows = PartitionRows()
         self.whole = whole
         super().__init__(version, frame_length, sizes, self.rows)
-
-    def _rest_is_read(self) -> bool:
-        return self.sizes is not None or (self._address_map is not None and self._version >= ENDPOINTS_SINCE)
 
 
 def read_plain_fetch(

@@ -16,11 +16,11 @@ from struct import Struct
 from typing import Any, ClassVar, Final, NamedTuple
 
 from protocol.api import FETCH
-from protocol.errors import TruncatedError, UnknownVersionError
+from protocol.errors import TruncatedError, UnknownVersionError, WireError
 from protocol.header import response_body_start
 from protocol.messages.addresses import fit_tags
 from protocol.messages.fetch import FLEXIBLE, VERSION_MAX, TopicPartition
-from protocol.primitives import bytes_size, skip, skip_tags, streamed_count
+from protocol.primitives import bytes_size, skip, skip_string, skip_tags, streamed_count
 from protocol.walks.walk import PARTITION_TAGS, TOPIC_TAGS, FullError, PartitionSink, Sizes, Walk
 
 ENDPOINTS_SINCE: Final = 16
@@ -40,6 +40,15 @@ _HEAD_BYTES: Final = 14
 # A batch's base offset, and the bytes that follow its length.
 _BATCH: Final = Struct(">qi").unpack_from
 _BATCH_HEAD_BYTES: Final = 12
+_OFFSET: Final = Struct(">q").unpack_from
+_OFFSET_BYTES: Final = 8
+# Where the fields of a response since version 13 are if its header has no tags and its counts take one byte.
+_HEADER_TAGS_AT: Final = 8
+_FIRST_TOPIC_AT: Final = 20
+_FIRST_PARTITION_AT: Final = 37
+_FIRST_BATCH_END_MAX: Final = _FIRST_PARTITION_AT + _RECORDS_AT + 5 + _BATCH_HEAD_BYTES
+# The most topics, and the most partitions without records, that are read to find the first batch.
+PARTITIONS_READ_MAX: Final = 64
 # The most statuses before the reader must take them: one costs up to 6 us if it counts against two rates.
 STATUSES_MAX: Final = 250
 
@@ -193,6 +202,117 @@ class FetchWalk(Walk):
         _aborted_transactions,
         _records,
     )
+
+
+@dataclass(slots=True, eq=False)
+class BytesBehind:
+    """A sink that adds up the records of a consumer's Fetch response that are behind the log's end, and all others.
+
+    Records are *behind* if the first record that the broker sent of a partition is more than `lag` offsets before the
+    partition's high watermark. That is the offset that was read, whatever the client had asked for, in this request or
+    in an earlier one of its fetch session: so nothing is kept of requests. Its batch may begin before it, by less than
+    a batch; of a compacted log, or of messages older than Kafka 0.11, it may be later.
+
+    Args:
+        lag: in records.
+        sink: an object that gets the partitions as well; None without one.
+
+    Attributes:
+        behind, ahead: the bytes of records so far that are behind, and that are not.
+    """
+
+    lag: int
+    sink: PartitionSink | None = None
+    behind: int = field(default=0, init=False)
+    ahead: int = field(default=0, init=False)
+
+    def partition(
+        self,
+        topic: bytes,
+        index: int,
+        error_code: int,
+        high_watermark: int,
+        buf: bytearray | memoryview,
+        records_at: int,
+        size: int,
+        limit: int,
+    ) -> None:
+        """Add a partition of the frame (see `PartitionSink`)."""
+        is_behind = False
+        if size >= _OFFSET_BYTES:
+            skip(records_at, _OFFSET_BYTES, limit)
+            is_behind = high_watermark - _OFFSET(buf, records_at)[0] > self.lag
+        if self.sink is not None:
+            self.sink.partition(topic, index, error_code, high_watermark, buf, records_at, size, limit)
+        if is_behind:
+            self.behind += size
+        elif size > 0:
+            self.ahead += size
+
+
+class PartitionsWalk(FetchWalk):
+    """A walk that ends at the last partition's records, unless topics' bytes are counted or addresses rewritten."""
+
+    __slots__ = ()
+
+    def _rest_is_read(self) -> bool:
+        return self.sizes is not None or (self._address_map is not None and self._version >= ENDPOINTS_SINCE)
+
+
+def first_batch_bytes(buf: bytearray | memoryview, pos: int, end: int, version: int) -> int:
+    """Return the size of the first batch in a Fetch response whose length prefix is at `pos`.
+
+    Returns 0 if there is none before `end`, nor in the first PARTITIONS_READ_MAX topics and partitions.
+    """
+    if (  # the usual one, for a seventh of the time
+        version >= _TOPIC_IDS_SINCE
+        and end - pos > _FIRST_BATCH_END_MAX
+        and not buf[pos + _HEADER_TAGS_AT]
+        and 1 < buf[pos + _FIRST_TOPIC_AT - 1] < 128
+        and 1 < buf[pos + _FIRST_PARTITION_AT - 1] < 128
+        and buf[pos + _FIRST_PARTITION_AT + _ABORTED_AT] <= 1
+        and buf[pos + _FIRST_PARTITION_AT + _RECORDS_AT] > 127  # more than 127 bytes
+    ):
+        pos += _FIRST_PARTITION_AT + _RECORDS_AT + 1
+        last = pos + 3
+        while buf[pos] > 127 and pos < last:
+            pos += 1
+        following: int = _BATCH(buf, pos + 1)[1]
+        return max(0, following) + _BATCH_HEAD_BYTES
+    try:
+        return _first_batch_bytes(buf, pos, end, version)
+    except WireError:
+        return 0
+
+
+def _first_batch_bytes(buf: bytearray | memoryview, pos: int, end: int, version: int) -> int:
+    compact = version >= FLEXIBLE
+    # Throttle time since version 1; error code and session id since 7.
+    pos = response_body_start(buf, pos, end, FETCH, version) + (10 if version >= 7 else 4 if version else 0)
+    # Index, error code, high watermark; last stable offset since version 4, log start offset since 5.
+    fixed = _HEAD_BYTES + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
+    topics, pos = streamed_count(buf, pos, end, compact)
+    left = PARTITIONS_READ_MAX
+    for _ in range(min(topics, left)):
+        pos = pos + 16 if version >= _TOPIC_IDS_SINCE else skip_string(buf, pos, end, compact)
+        partitions, pos = streamed_count(buf, pos, end, compact)
+        for _ in range(min(partitions, left)):
+            pos += fixed
+            if version >= 4:
+                aborted, pos = streamed_count(buf, pos, end, compact)
+                pos += max(0, aborted) * (17 if compact else 16)  # brokers give them no tags
+            size, pos = bytes_size(buf, pos + 4 if version >= 11 else pos, end, compact)
+            if size >= _BATCH_HEAD_BYTES:
+                skip(pos, _BATCH_HEAD_BYTES, end)
+                following: int = _BATCH(buf, pos)[1]
+                return max(0, following) + _BATCH_HEAD_BYTES
+            pos += max(0, size)
+            if compact:
+                pos = skip_tags(buf, pos, end)
+        left -= partitions
+        if compact:
+            pos = skip_tags(buf, pos, end)
+    return 0
 
 
 class ReplicaStatus(NamedTuple):

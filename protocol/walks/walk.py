@@ -171,6 +171,14 @@ class Walk:
         self.passthrough = pos - limit
         return limit - start
 
+    @property
+    def is_past_records(self) -> bool:
+        """Whether the sizes of all partitions' records are known: no further partition is reported to the sink."""
+        if self.done or self._state == TAIL:
+            return True
+        last = self._partitions == 1 and self._state == PARTITION_TAGS
+        return self._topics == 1 and (last or self._state == TOPIC_TAGS)
+
     def take_sizes(self) -> Sizes:
         """Return the sizes counted so far, and set them to zero."""
         taken = self.sizes or {}

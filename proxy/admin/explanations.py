@@ -4,6 +4,7 @@
 /v1/client?client_id=web-1&user=alice&window=60           one client, with the sentence
 /v1/rules?window=60                                       all limits, and how many clients use them
 /v1/brokers                                               brokers' response times
+/v1/capacities                                            how capacities are divided among classes
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from heapq import nlargest
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
@@ -23,28 +24,41 @@ from proxy.explain.budgets import Budgets, RuleTable
 from proxy.explain.documents import (
     CLIENTS_MAX,
     BrokersDocument,
+    CapacitiesDocument,
     ClientsDocument,
+    Level,
     Missing,
     Refused,
     RulesDocument,
 )
-from proxy.explain.explanation import Context, Origin, broker_times, explain, origin_of, summary
+from proxy.explain.explanation import Context, Origin, broker_times, explain, origin_of, summary, waited_class
 from proxy.explain.parts import MINUTE, SECONDS
 from proxy.explain.report import NOTHING, ClientReport, Query, Seen, waited_part
 from proxy.system.threads import in_turns, without_collections
-from quotas.definitions.entities import Entity
+from quotas.definitions.entities import BucketKey, Entity
 from quotas.engine import Engine
 
 _USERS_MAX: Final = 20  # of one client id, that are looked for at one address
 
 
+class CapacitySource(Protocol):
+    """What is known of capacities, in this process or at the fleet's holder."""
+
+    async def document(self) -> CapacitiesDocument:
+        """Return the document of `/v1/capacities`."""
+
+    async def level(self, key: str, bucket: BucketKey, window: int) -> Level | None:
+        """Return what has kept a class from using more of a capacity over a window; None if it has not waited."""
+
+
 class Explanations:
-    """The pages `/v1/clients`, `/v1/client`, `/v1/rules` and `/v1/brokers`.
+    """The pages `/v1/clients`, `/v1/client`, `/v1/rules`, `/v1/brokers` and `/v1/capacities`.
 
     Args:
         seen: returns the response to a query about clients' time, of this process or of all of its workers.
         origin: returns who has set an entity's limit, or a setting in `[quotas]`, and when.
         member: whether the process is a member of a fleet.
+        capacities: what is known of capacities; None: there are none.
     """
 
     def __init__(
@@ -54,8 +68,10 @@ class Explanations:
         origin: Callable[[Entity | None, str], Origin],
         *,
         member: bool = False,
+        capacities: CapacitySource | None = None,
     ) -> None:
         self._member = member
+        self._capacities = capacities
         self._seen = seen
         self._quotas = quotas
         self._origin = origin
@@ -69,6 +85,7 @@ class Explanations:
             "/v1/client": self._client,
             "/v1/rules": self._rules,
             "/v1/brokers": self._brokers,
+            "/v1/capacities": self._capacities_page,
         }
 
     async def _clients(self, request: Request) -> Page:
@@ -140,6 +157,7 @@ class Explanations:
             if not seen.missing:
                 return page(404, Refused(error))
             return page(503, Refused(f"{error}, which is not certain: workers are missing", seen.missing))
+        level = await self._level(seen.clients[0], window)
         context = Context(
             window,
             self._quotas.definitions,
@@ -152,6 +170,7 @@ class Explanations:
             seen.own,
             self._member,
             seen.backlogs,
+            level,
         )
         document = explain(seen.clients[0], context)
         document.missing = seen.missing
@@ -164,6 +183,19 @@ class Explanations:
         return page(
             200, BrokersDocument(enforcing=self._quotas.enforcing, missing=seen.missing, brokers=brokers)
         )
+
+    async def _capacities_page(self, request: Request) -> Page:
+        fields_of(request.query, ())
+        if self._capacities is None:
+            return page(200, CapacitiesDocument(enforcing=self._quotas.enforcing))
+        return page(200, await self._capacities.document())
+
+    async def _level(self, client: ClientReport, window: int) -> Level | None:
+        """Return what has kept the client's class from using more of a capacity; None without one."""
+        found = waited_class(client, self._quotas.definitions, enforcing=self._quotas.enforcing)
+        if found is None or self._capacities is None:
+            return None
+        return await self._capacities.level(*found, window)
 
     async def _seen_of(self, fields: Mapping[str, str], window: int, address: str) -> Seen:
         """Return what is known of the client that is meant: the first that has connections there.

@@ -12,7 +12,7 @@ from typing import Final
 
 from commandline.arguments import not_installed
 from proxy.capture.recorder import Recorder
-from proxy.capture.tables import Tables
+from proxy.capture.tables import Limit, Tables
 from proxy.capture.writer import Directory, Writer
 from proxy.config import CaptureOptions
 from proxy.system.errors import ConfigError
@@ -76,12 +76,14 @@ def start(
     names: TopicNames,
     loop: asyncio.AbstractEventLoop,
     now_ms: Callable[[], int],
+    limit: Limit,
 ) -> Capture | None:
     """Start the capture, with its thread; return None if it is not configured.
 
     Args:
         names: the known names of topics, which also looks up others.
         now_ms: the clock of those look-ups.
+        limit: returns the bucket that a client counts against; called in the thread.
 
     Raises:
         ConfigError: pyarrow is missing.
@@ -101,7 +103,7 @@ def start(
     def ask(topic_ids: Collection[bytes]) -> None:
         loop.call_soon_threadsafe(_ask, names, topic_ids, now_ms)
 
-    tables = Tables(process, names.known, frames=framed)
+    tables = Tables(process, names.known, limit, frames=framed)
     rotate = options.rotate_bytes, options.rotate_seconds
     writer = Writer(recorder, directory, tables, counters, process, *rotate, names.known, ask)
     sys.setswitchinterval(_TURN_SECONDS)

@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from protocol.capture import COLUMNS, FRAME, PARTITION_FIELDS, SCHEMA_KEY, SCHEMA_VERSION
+from protocol import api
+from protocol.capture import CLASS, COLUMNS, FRAME, PARTITION_FIELDS, SCHEMA_KEY, SCHEMA_VERSION
 from protocol.walks.walk import OTHER_TOPICS
 from proxy.capture.recorder import QUOTAS, Batch, Column, PartitionColumn
 from proxy.channel import complete_frame
+from quotas.definitions.entities import BucketKey, code
+from quotas.definitions.kinds import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quotas.throttles.topic_names import ASKED_AT_ONCE_MAX
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ _ORIGIN_TYPES: Final = (
 
 Names = Callable[[bytes], str | None]
 """Returns a topic's name by its id; None if it is not known."""
+Limit = Callable[[str, str, str], tuple[float | None, BucketKey]]
+"""Returns the limit and the bucket of a quota key, a user and a client id (`Definitions.limit`)."""
 
 
 class Tables:
@@ -45,13 +50,14 @@ class Tables:
     Args:
         process: the name of this process in its rows.
         names: returns a topic's name by its id.
+        limit: returns the bucket that a client counts against.
         frames: whether each row has the frame of its request.
 
     Raises:
         ImportError: pyarrow is not installed.
     """
 
-    def __init__(self, process: str, names: Names, *, frames: bool = False) -> None:
+    def __init__(self, process: str, names: Names, limit: Limit, *, frames: bool = False) -> None:
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
@@ -59,6 +65,7 @@ class Tables:
         pa.set_cpu_count(1)  # capture uses a single thread
         self._pa, self._pc, self._pq = pa, pc, pq
         self._names = names
+        self._limit = limit
         partition = pa.struct(
             [pa.field(column.name, self._type(column.type), False) for column in PARTITION_FIELDS]
         )
@@ -67,7 +74,7 @@ class Tables:
         self.schema = pa.schema(
             [
                 pa.field(column.name, types.get(column.type) or self._type(column.type), False)
-                for column in COLUMNS
+                for column in (*COLUMNS, CLASS)
             ],
             metadata={SCHEMA_KEY: str(SCHEMA_VERSION)},
         )
@@ -118,11 +125,25 @@ class Tables:
         }
         for (name, kind), values in zip(_ORIGIN_TYPES, zip(*batch.origins, strict=True), strict=True):
             made[name] = pa.array([_text(value) for value in values], self._type(kind)).take(where)
+        made[CLASS.name] = self._classes(batch, made["api_key"], where)
         if self._frames:
             sizes = made["request_bytes"].to_pylist()
             frames = [complete_frame(*kept) for kept in zip(batch.frames, sizes, strict=True)]
             made[FRAME.name] = pa.array(frames, pa.binary())
         return pa.RecordBatch.from_arrays([made[name] for name in self.schema.names], schema=self.schema)
+
+    def _classes(self, batch: Batch, api_keys: "Array", where: "Array") -> "Array":
+        """Return the code of each row's class, by the quotas in force now; "" unless it is a Produce or a Fetch."""
+        pa, pc = self._pa, self._pc
+
+        def codes(key: str) -> "Array":
+            buckets = (self._limit(key, one.principal, one.client_id)[1] for one in batch.origins)
+            texts = [_text(code(user, client_id, group=group)) for user, client_id, group in buckets]
+            return pa.array(texts, pa.string()).take(where)
+
+        fetches = pc.is_in(api_keys, pa.array([api.FETCH, api.SHARE_FETCH], pa.int16()))
+        others = pc.if_else(fetches, codes(CONSUMER_BYTE_RATE), "")
+        return pc.if_else(pc.equal(api_keys, api.PRODUCE), codes(PRODUCER_BYTE_RATE), others)
 
     def _numbers(self, values: bytes, kind: str) -> "pa.Array":
         """Return numbers of 8 bytes as an array of this type."""

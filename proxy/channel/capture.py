@@ -519,12 +519,14 @@ class Capture(Observer):
         sizes: Sizes | None = {} if state.engine.charges_fetched_topics else None
         frame_end = pos + frame_bytes
         rewritten = state.settings.address_map is not None and version >= ENDPOINTS_SINCE
-        if sizes is None and (frame_end <= end or not rewritten):
+        divided = direction.dividing is not None
+        if sizes is None and not divided and (frame_end <= end or not rewritten):
             found = read_plain_fetch(buf, pos, end, frame_end, version)
             if found is not None:
                 self._fetched = found
                 return None
-        return CapturedFetchWalk(version, frame_bytes - 4, sizes, whole=self._walks_whole(frame_bytes - 4))
+        whole = divided or self._walks_whole(frame_bytes - 4)
+        return CapturedFetchWalk(version, frame_bytes - 4, sizes, whole=whole)
 
     def _walks_whole(self, length: int) -> bool:
         """Whether a frame is walked to its end: every small one, and an evenly distributed share of large ones."""

@@ -252,5 +252,8 @@ class Channel(ChannelState):
         if exchange is not None and exchange.readable and exchange.tokens:
             self.stats.sasl[exchange.label, "failed"] += 1  # a broker refuses a token by closing
             self.sasl = None
+        dividing = self.responses.dividing
+        if dividing is not None:
+            dividing.abandon(self.responses, now_ms)
         self.leave(now_ms)
         return iter(()) if self.observer is None else self.observer.close(now_ms)

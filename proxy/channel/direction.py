@@ -96,6 +96,24 @@ class Owed:
         return self
 
 
+class Divided(Owed):
+    """A Fetch response whose bytes count against two quotas; how much against which is known when it was walked."""
+
+    __slots__ = ()
+
+    def divide(self, direction: "ChannelDirection", buf: "Buffer", now_ms: int) -> None:
+        """Charge both quotas, since the sizes of all partitions are known."""
+        raise NotImplementedError
+
+    def head_sent(self) -> None:
+        """Register that the head of the response was sent: its throttle time stays as it is."""
+        raise NotImplementedError
+
+    def abandon(self, direction: "ChannelDirection", now_ms: int) -> None:
+        """Charge what is known of the response, since the connection ends before it does."""
+        raise NotImplementedError
+
+
 Entry: TypeAlias = tuple[int, int, Owed | None]
 # Not a deque, whose first block alone is 600 bytes. Nearly always it is short.
 InFlight: TypeAlias = list[Entry]
@@ -384,9 +402,12 @@ class Identity:
         quota: the throttles, shared with every other channel of the same quota entity.
         produce, fetch: this channel's state at the throttles of Produce and Fetch.
         fetched: the `Owed` of all unlimited Fetches; None before the first one.
+        behind: whether the next Fetch counts as a catch-up read: the last response had records behind the log's end,
+            or there was none yet.
+        catch_up_flow: this channel's state at the throttle of catch-up reads; None before its first use.
     """
 
-    __slots__ = ("fetch", "fetched", "key", "produce", "quota")
+    __slots__ = ("_catch_up", "behind", "catch_up_flow", "fetch", "fetched", "key", "produce", "quota")
 
     def __init__(self, key: bytes, quota: ClientQuota) -> None:
         self.key = key
@@ -394,11 +415,26 @@ class Identity:
         self.produce: Flow = quota.produce.flow()
         self.fetch: Flow = quota.fetch.flow()
         self.fetched: Owed | None = None
+        self.behind = True
+        self.catch_up_flow: Flow | None = None
+        self._catch_up: Throttle | None = None
+
+    def catch_up(self, now_ms: int) -> Throttle | None:
+        """Return the throttle of catch-up reads, and attach the channel to it; None if the client has no such limit."""
+        throttle = self.quota.catch_up(now_ms)
+        if throttle is not None and self.catch_up_flow is None:
+            self._catch_up = throttle
+            self.catch_up_flow = throttle.flow()
+            self.catch_up_flow.connection = self.fetch.connection
+        return throttle
 
     def leave(self, now_ms: int) -> None:
         """Detach the channel from the throttles, since it sends no more requests with this client id."""
         self.quota.produce.leave(self.produce, now_ms)
         self.quota.fetch.leave(self.fetch, now_ms)
+        if self._catch_up is not None and self.catch_up_flow is not None:
+            self._catch_up.leave(self.catch_up_flow, now_ms)
+            self._catch_up = self.catch_up_flow = None
         self.fetched = None  # it refers to this object
 
 
@@ -721,6 +757,7 @@ class ChannelDirection(ABC):
         frame_bytes: the size of the response being decided on, with its length prefix.
         walk: the walk through the frame under way; None if it is not walked.
         response_owed: whether the broker will respond to the Produce under way, which is walked or partly forwarded.
+        dividing: the response under way that is divided between a consumer's two quotas; None if it is not.
     """
 
     state: ChannelState
@@ -729,6 +766,7 @@ class ChannelDirection(ABC):
     frame_bytes: int = field(default=0, init=False)
     walk: Walk | None = field(default=None, init=False)
     response_owed: bool = field(default=False, init=False)
+    dividing: "Divided | None" = field(default=None, init=False)
     _charged_flow: Flow | None = field(default=None, init=False)
     _parsing: Job | None = field(default=None, init=False)  # the job whose result is awaited
 

@@ -191,6 +191,13 @@ class ResponseDirection(ChannelDirection):
         pos += walk.feed(buf, pos, end, address_map)
         verdict.passthrough = walk.passthrough  # of bytes after the buffer's end
         verdict.order = PASS
+        dividing = self.dividing
+        if dividing is not None:
+            if walk.is_past_records:
+                dividing.divide(self, buf, now_ms)
+                self.resume_requests()
+            else:
+                dividing.head_sent()
         if walk.done:
             self.walk = None
             verdict.patches += address_map is not None  # its last part has addresses

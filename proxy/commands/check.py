@@ -21,6 +21,7 @@ from commandline.amounts import count
 from commandline.arguments import add_format
 from commandline.program import NEGATIVE, OK
 from proxy.commands import check_text
+from proxy.commands.check_capacities import capacities_document, capacity_warnings
 from proxy.commands.servers import add_admin_files, admin_files
 from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced, unwritable
 from proxy.config.checks import PortRange, bound_ports
@@ -122,6 +123,7 @@ def _read(options: argparse.Namespace) -> tuple[Config, Definitions]:
 
 def _warnings(config: Config, definitions: Definitions) -> Sequence[str]:
     found = (*config.warnings, *unwritable(config), *unenforced(definitions.entries(), config.quotas.file))
+    found = (*found, *capacity_warnings(definitions, config.quotas.scope))
     unused = compiled.warning()
     return (*found, unused) if unused else found
 
@@ -133,6 +135,7 @@ def _print_document(options: argparse.Namespace) -> int:
         config, definitions = _read(options)
         list(check_text.capture(config))  # is pyarrow there?
         document |= check_text.describe(config, check_text.limits_of(definitions))
+        document["capacities"] = list(capacities_document(definitions, config.quotas.scope))
         warnings = document["warnings"] = [*_warnings(config, definitions)]
         if options.offline:
             return OK

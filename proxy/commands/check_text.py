@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from commandline.amounts import count
+from proxy.commands.check_capacities import capacities, groups
 from proxy.commands.quota_formats import as_table
 from proxy.commands.servers import Document, read_document
 from proxy.config import Address, AdminOptions, Config, FleetOptions, ListenerOptions, engine_options
@@ -15,7 +16,7 @@ from proxy.system.files import read_secret
 from quotas.definitions.amounts import write_bytes
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.definitions.kinds import BYTE_RATES
+from quotas.definitions.kinds import BYTE_RATES, CAPACITY_KEYS, CEILINGS, MEMBER
 
 _ENTITIES_SHOWN_MAX: Final = 50
 
@@ -28,6 +29,8 @@ def described(config: Config, definitions: Definitions) -> Iterator[str]:
     """
     yield from listeners(config)
     yield from quotas(config, definitions)
+    yield from groups(definitions)
+    yield from capacities(definitions, config.quotas.scope)
     yield from replication(config)
     yield from fleet(config.fleet)
     yield from reassignment(config)
@@ -117,7 +120,7 @@ def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
     if len(limits) > _ENTITIES_SHOWN_MAX:
         yield f"  and {len(limits) - _ENTITIES_SHOWN_MAX} more"
     default = limits.get(Entity(client_id=DEFAULT), {})
-    free = [key.removesuffix("_byte_rate") for key in BYTE_RATES if key not in default]
+    free = [key.removesuffix("_byte_rate") for key in CAPACITY_KEYS if key not in default]
     if free:
         yield f"  every other client id: no {' and no '.join(free)} limit"
 
@@ -208,7 +211,8 @@ def limits_of(definitions: Definitions) -> dict[Entity, dict[str, float]]:
         for client_id, rate in override.items():
             limits.setdefault(Entity(client_id=client_id), {})[key] = rate
     for entity, values in definitions.entries():
-        limits.setdefault(entity, {}).update(values)
+        if entity.capacity is None and MEMBER not in values:
+            limits.setdefault(entity, {}).update(values)
     return limits
 
 
@@ -241,16 +245,21 @@ def _inherited(
     entity: Entity, values: Mapping[str, float], defaults: Mapping[Entity, Mapping[str, float]]
 ) -> str:
     """Return text with the limits that an entity inherits from the default one of its kind; "" if it inherits none."""
-    default = Entity(*(None if name is None else DEFAULT for name in entity))
+    if any(name is not None for name in entity[4:]):  # a group, or an entry with times
+        return ""
+    user, client_id, ip, topic = (None if name is None else DEFAULT for name in entity[:4])
+    default = Entity(user, client_id, ip, topic)
     left = {key: value for key, value in defaults.get(default, {}).items() if key not in values}
     return f"; as {_entity(default)} {_limits(left)}" if left and entity != default else ""
 
 
 def _limits(values: Mapping[str, float]) -> str:
     return ", ".join(
-        f"{key} {write_bytes(int(value)) if key in BYTE_RATES else f'{value:g}'}"
-        for key, value in values.items()
+        f"{key} {write_bytes(int(value)) if key in _BYTES else f'{value:g}'}" for key, value in values.items()
     )
+
+
+_BYTES: Final = (*BYTE_RATES, *CEILINGS.values())
 
 
 # ----------------------------------------------------------------------------------------------------

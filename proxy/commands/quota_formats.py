@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from commandline.arguments import not_installed
 from proxy.system.errors import ConfigError, SluiceError
-from quotas.definitions.alterations import Quotas
-from quotas.definitions.definitions import Definitions
+from quotas.definitions.alterations import Quotas, entity_of_parts
+from quotas.definitions.definitions import Definitions, check_ceilings
 from quotas.definitions.entities import DEFAULT, Entity, Name
-from quotas.definitions.toml_file import parse, parse_limit, render
+from quotas.definitions.toml_file import parse, parse_value, render
 from quotas.errors import DefinitionError
 
 FORMATS: Final = ("toml", "json", "jikkou")
@@ -88,7 +88,7 @@ def describe(entity: Entity) -> str:
 
 
 def as_table(entity: Entity) -> dict[str, str]:
-    """Return an entity as the entity keys of a `[[quota]]` table in the quotas file.
+    """Return an entity as a table of its parts, as `[[quota]]` in the quotas file has them.
 
     >>> as_table(Entity("ann", DEFAULT))
     {'user': 'ann', 'client_id': '<default>'}
@@ -123,8 +123,12 @@ def _read_json(text: str) -> Definitions:
         path = f"[{index}]"
         values = entry.get("quotas") if isinstance(entry, dict) else None
         if not isinstance(values, dict) or not set(entry) <= {*Entity._fields, "quotas"}:
-            raise DefinitionError(path, "must be an object of user, client_id, ip, topic and quotas")
-        _put(found, Entity(*(_name(entry.get(part), path) for part in Entity._fields)), values, path)
+            raise DefinitionError(path, f"must be an object of {', '.join(Entity._fields)} and quotas")
+        names = {part.replace("_", "-"): _name(entry.get(part), path) for part in Entity._fields}
+        parts = [
+            (part, None if name is DEFAULT else str(name)) for part, name in names.items() if name is not None
+        ]
+        _put(found, entity_of_parts(parts) or Entity(), values, path)
     return found
 
 
@@ -200,7 +204,7 @@ def _write_jikkou(quotas: Quotas) -> str:
 
 
 def _jikkou_type(entity: Entity) -> str | None:
-    if entity.ip is not None or entity.topic is not None:
+    if any(name is not None for name in entity[2:]):  # of all but user and client id
         return None
     form = tuple("" if isinstance(name, str) else name for name in entity[:2])
     return next((kind for kind, parts in _TYPES.items() if parts == form), None)
@@ -215,7 +219,9 @@ def _name(value: object, path: str) -> Name:
 def _put(found: Definitions, entity: Entity, values: Mapping[str, object], path: str) -> None:
     if entity in found:
         raise DefinitionError(path, f"{describe(entity)} is defined twice")
-    found.put(entity, {key: parse_limit(value, f"{path}.{key}") for key, value in values.items()}, path)
+    limits = {key: parse_value(key, value, f"{path}.{key}") for key, value in values.items()}
+    found.put(entity, limits, path)
+    check_ceilings(limits, path)
 
 
 def _yaml() -> ModuleType:

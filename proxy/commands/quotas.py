@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,11 +26,14 @@ from proxy.commands.quota_formats import write as write_quotas
 from proxy.commands.servers import add_brokers, brokers_of, connect_any
 from proxy.config import Address, read_text, unenforced
 from proxy.system.errors import ConfigError, ServerError, UsageError, reason
+from quotas.definitions import times
 from quotas.definitions.alterations import (
     ANY,
     DEFAULT_NAME,
+    EVERYTHING,
     EXACT,
     PARTS,
+    WHEN,
     Difference,
     Quotas,
     alterations,
@@ -41,12 +45,13 @@ from quotas.definitions.alterations import (
 from quotas.definitions.definitions import Definitions, candidates, check_entity, check_value, keys_of
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.kinds import CLIENT_KEYS
-from quotas.definitions.toml_file import parse_limit, render_value
+from quotas.definitions.toml_file import parse_value, render_value
 from quotas.errors import DefinitionError, hint
 
 DESCRIPTION: Final = (
     "Show and change quotas through Kafka's quota API: of Sluice, or of brokers. An entity is named with --user, "
-    "--client-id (or both), --ip or --topic (of Sluice alone); the name <default> is the default entity."
+    "--client-id (or both), or --ip; of Sluice alone also with --topic, --group, or --capacity. The name <default> is "
+    "the default entity. A group with a user or a client id is that member of the group (member=true)."
 )
 _REFUSED_SHOWN_MAX: Final = 10
 _CONNECT_SECONDS_MAX: Final = 5.0  # of each server, with TLS and login
@@ -57,6 +62,12 @@ _FORMATS_TEXT: Final = (
 _FILE_ONLY: Final = ("toml", "jikkou")
 _DRY_RUN: Final = "dry run: validated, and nothing is changed"
 _ENTITY_PART: Final = "{part} of the entity, letter by letter; <default> for the default one"
+_OWN_PARTS: Final = {
+    "group": "group of clients; with --user or --client-id, that member of it (web-* for all names that begin so)",
+    "capacity": "what each `broker`, or the whole `cluster`, takes (producer_byte_rate) and gives (consumer_byte_rate)",
+    "when": "times at which the entry holds, such as 'hours=mon-fri 22:00-06:00; time_zone=Europe/Berlin', or "
+    "'from=2026-12-01T00:00:00Z; until=2026-12-24T00:00:00Z'",
+}
 _FILTER_PART: Final = "{part} of the entities; <default> for the default one, * for every name"
 _NONE: Final = "no quotas are set"
 _NONE_MATCH: Final = "no quotas are set for this entity"
@@ -65,6 +76,7 @@ _NONE_MATCH: Final = "no quotas are set for this entity"
 _NOT_COMBINED: Final = {
     "--ip": "an address has a limit of new connections, which are counted before a client has said who it is",
     "--topic": "a topic's quota is shared by all clients",
+    "--capacity": "a capacity is shared by all clients",
 }
 
 Work = Callable[[argparse.Namespace, QuotaClient], Awaitable[int]]
@@ -124,8 +136,20 @@ async def _show(options: argparse.Namespace, client: QuotaClient) -> int:
         print(_NONE_MATCH if any(_names(options)) else _NONE, file=sys.stderr)
     for entity, values in found.items():
         limits = " ".join(f"{key}={render_value(key, value)}" for key, value in values.items())
-        print(f"{describe(entity)}: {limits}")
+        print(f"{describe(entity)}: {limits}{_holding(entity)}")
     return OK
+
+
+def _holding(entity: Entity) -> str:
+    """Return whether an entry with times holds now, and until when or from when, as text; "" for one without."""
+    if entity.when is None:
+        return ""
+    now = datetime.now(UTC)
+    when = times.parse(entity.when)
+    period, change = when.period(now), when.next_change(now)
+    if period is not None:
+        return " (holds now)" if change is None else f" (holds now, until {change:%Y-%m-%d %H:%M} UTC)"
+    return " (over)" if change is None else f" (next from {change:%Y-%m-%d %H:%M} UTC)"
 
 
 async def _set(options: argparse.Namespace, client: QuotaClient) -> int:
@@ -136,7 +160,7 @@ async def _set(options: argparse.Namespace, client: QuotaClient) -> int:
         if not equals:
             raise UsageError(f"{text!r} is not KEY=VALUE")
         try:
-            values[key] = parse_limit(amount, key)
+            values[key] = parse_value(key, amount, key)
             check_value(entity, key, values[key], key)
         except DefinitionError as error:
             raise ConfigError(error.path, error.problem) from None
@@ -251,7 +275,10 @@ async def _all_quotas(
 ) -> Quotas:
     found = {}
     with _server_errors(client, "DescribeClientQuotas"):
-        described = await client.describe(components, strict=strict)
+        try:
+            described = await client.describe([*components, (EVERYTHING, ANY, None)], strict=strict)
+        except RefusedError:  # brokers, and Sluice before 0.2, know no such component
+            described = await client.describe(components, strict=strict)
     for parts, values in described:
         entity = entity_of_parts(parts)
         if entity is None:
@@ -268,18 +295,32 @@ def _components(options: argparse.Namespace) -> list[Component]:
         if name == DEFAULT.value:
             found.append((kind, DEFAULT_NAME, None))
         elif name is not None:
-            found.append((kind, ANY, None) if name == "*" else (kind, EXACT, name))
+            text = _when(name) if kind == WHEN and name != "*" else name
+            found.append((kind, ANY, None) if name == "*" else (kind, EXACT, text))
     return found
 
 
 def _entity(options: argparse.Namespace) -> Entity:
-    entity = Entity(*(DEFAULT if name == DEFAULT.value else name for name in _names(options)))
+    names = zip(PARTS, _names(options), strict=True)
+    parts = [(part, None if name == DEFAULT.value else name) for part, name in names if name is not None]
+    entity = entity_of_parts(parts) or Entity()
     _refuse_combined(options)
+    if entity.when is not None:
+        entity = entity._replace(when=_when(entity.when))
     try:
         check_entity(entity, "")
-    except DefinitionError:
-        raise UsageError("name an entity: --user, --client-id (or both), --ip, or --topic") from None
+    except DefinitionError as error:
+        text = "name an entity: --user, --client-id (or both), --ip, --topic, --group, or --capacity"
+        raise UsageError(error.problem if any(entity[:-1]) else text) from None
     return entity
+
+
+def _when(text: str) -> str:
+    """Return the one spelling of the times of `--when`."""
+    try:
+        return str(times.parse(text, "--when"))
+    except DefinitionError as error:
+        raise UsageError(f"{error.path}: {error.problem}") from None
 
 
 def _refuse_combined(options: argparse.Namespace) -> None:
@@ -296,8 +337,8 @@ def _refuse_combined(options: argparse.Namespace) -> None:
 
 
 def _names(options: argparse.Namespace) -> tuple[str | None, ...]:
-    """Return the options' names of user, client id, IP address and topic; None for each that is not given."""
-    return (options.user, options.client_id, options.ip, options.topic)
+    """Return the options' names of the entity's parts, in the order of PARTS; None for each that is not given."""
+    return tuple(getattr(options, part.replace("-", "_")) for part in PARTS)
 
 
 def _read(options: argparse.Namespace) -> Quotas:
@@ -324,9 +365,11 @@ def _add(
     parser.set_defaults(command=run, work=work)
     add_brokers(parser, "Sluice, or brokers")
     if entity:
-        for option, part in zip(("--user", "--client-id", "--ip", "--topic"), PARTS, strict=True):
-            text = _FILTER_PART if name == "show" else _ENTITY_PART
-            parser.add_argument(option, metavar="NAME", help=text.format(part=part))
+        for part in PARTS:
+            text = _OWN_PARTS.get(part) or (_FILTER_PART if name == "show" else _ENTITY_PART).format(
+                part=part
+            )
+            parser.add_argument(f"--{part}", metavar="NAME", help=text)
     if name == "export":
         parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help=_FORMATS_TEXT)
         add_old_json(parser)
@@ -386,6 +429,7 @@ def document(quotas: Mapping[Entity, Mapping[str, float]], user: str, client_id:
         for entity, values in quotas.items()
     }
     definitions = Definitions(known)
+    definitions.elapse(datetime.now(UTC))
     return {
         "user": user,
         "client_id": client_id,
@@ -396,13 +440,16 @@ def document(quotas: Mapping[Entity, Mapping[str, float]], user: str, client_id:
 def lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the document of `sluice quotas explain` as lines for people."""
     for key, entities in found["keys"].items():
-        limits = [entity for entity in entities if entity["value"] is not None]
-        if not limits:
+        applying = next((entity for entity in entities if entity["applies"]), None)
+        if applying is None:
             yield f"{key}: unlimited; none of {len(entities)} entities has a limit"
             continue
-        yield f"{key}: {render_value(key, limits[0]['value'])}"
+        value = applying["value"]
+        yield f"{key}: {'nothing is promised' if value is None else render_value(key, value)}"
         for entity in entities:
-            if entity["applies"]:
+            if entity["applies"] and entity["value"] is None:
+                why = "applies: it has a ceiling or is exempt, and no limit"
+            elif entity["applies"]:
                 why = "applies: the highest precedence of those that have a limit"
             elif entity["value"] is None:
                 why = "has no limit"
@@ -413,13 +460,12 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _entities(definitions: Definitions, key: str, user: str, client_id: str) -> Iterator[Mapping[str, Any]]:
-    applies = True  # the first one that has a limit
+    open_to = True  # none of those before decides
     for precedence, found in enumerate(candidates(definitions, key, user, client_id), start=1):
-        has = found.value is not None
         yield {
             "precedence": precedence,
             "entity": text_of(found.entity),
             "value": found.value,
-            "applies": applies and has,
+            "applies": open_to and found.decides,
         }
-        applies = applies and not has
+        open_to = open_to and not found.decides

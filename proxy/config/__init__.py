@@ -10,9 +10,10 @@
 KIP-13's static settings are keys of `[quotas]`. The effect of a setting is implemented elsewhere.
 """
 
-from proxy.config.checks import unwritable
+from proxy.config.checks import terms_problem, unwritable
 from proxy.config.definitions import (
     Changes,
+    check_terms,
     command_line_quotas,
     compare,
     engine_options,
@@ -74,6 +75,7 @@ __all__ = [
     "ReassignmentSettings",
     "ReplicationSettings",
     "Source",
+    "check_terms",
     "command_line_quotas",
     "compare",
     "decode_hook",
@@ -86,6 +88,7 @@ __all__ = [
     "read_text",
     "reload",
     "static_quotas",
+    "terms_problem",
     "unenforced",
     "unwritable",
 ]

@@ -33,7 +33,7 @@ from proxy.system.hosts import is_loopback
 from quotas.definitions.alterations import text_of
 from quotas.definitions.amounts import parse_amount
 from quotas.definitions.entities import Entity, ip_name
-from quotas.definitions.kinds import BYTE_RATES, REQUEST_PERCENTAGE
+from quotas.definitions.kinds import BYTE_RATES, REQUEST_PERCENTAGE, TERM_KEYS
 from quotas.replication.replication_quotas import parse_replicas
 
 EPHEMERAL_FIRST: Final = 32768  # Linux's default ip_local_port_range begins here
@@ -463,10 +463,30 @@ def _quota_warnings(quotas: QuotaSettings) -> Iterator[str]:
         yield from _static(f"{side}_override", getattr(quotas, f"{side}_override"))
 
 
+def terms_problem(quotas: QuotaSettings, entity: Entity, key: str) -> str:
+    """Return why a capacity, or a term of its use, cannot hold with these settings; "" if it can.
+
+    Args:
+        entity: the entity that has it.
+        key: its quota key; other keys are right with all settings.
+    """
+    if entity.capacity is None and key not in TERM_KEYS:
+        return ""
+    what = f"[[capacity]] of {key}" if entity.capacity is not None else f"{key} of {text_of(entity)}"
+    if quotas.policy != "schedule":
+        return f'{what} needs quotas.policy = "schedule", not "{quotas.policy}": only a schedule can lend what is left'
+    if entity.capacity == "broker" and quotas.scope != "broker":
+        return (
+            f'{what} has scope = "broker" and needs quotas.scope = "broker", not "{quotas.scope}": requests are '
+            'counted over all brokers together; state a capacity with scope = "cluster"'
+        )
+    return ""
+
+
 def limit_warnings(entity: Entity, values: Mapping[str, float]) -> Iterator[str]:
     """Yield warnings about one `[[quota]]` table: names and limits that probably mean something else."""
     for part, name in zip(Entity._fields, entity, strict=True):
-        if isinstance(name, str):
+        if isinstance(name, str) and part not in ("group", "capacity", "when") and entity.group is None:
             problem = _name_problem(part, name)
             if problem:
                 yield f"quota of {part.replace('_', ' ')} {name!r}{problem}"

@@ -6,13 +6,14 @@ an entry of the command line overrides one of the file.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
-from proxy.config.checks import limit_warnings
+from proxy.config.checks import limit_warnings, terms_problem
 from proxy.config.options import SECTIONS, Config, QuotaSettings
 from proxy.config.parser import read_quotas_text
 from proxy.config.schema import Options, keys_of
@@ -56,7 +57,24 @@ def read_definitions(quotas: QuotaSettings, quota_text: str = "") -> Definitions
         found = _parse(str(quotas.file), read_quotas_text(quotas.file), static)
     for entity, values in command_line_quotas(quota_text).entries():
         found.put(entity, values)
+    found.elapse(datetime.now(UTC))
+    check_terms(quotas, found.term_keys())
     return found
+
+
+def check_terms(quotas: QuotaSettings, found: Iterable[tuple[Entity, str]]) -> None:
+    """Check that capacities, and the terms of their use, can hold with these settings.
+
+    Args:
+        found: entities and quota keys.
+
+    Raises:
+        ConfigError: one cannot.
+    """
+    for entity, key in found:
+        problem = terms_problem(quotas, entity, key)
+        if problem:
+            raise ConfigError("quotas" if quotas.file is None else str(quotas.file), problem)
 
 
 def static_quotas(quotas: QuotaSettings) -> StaticQuotas:

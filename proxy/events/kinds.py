@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import msgspec
 
 from commandline.amounts import rate
-from quotas.definitions.kinds import BYTE_RATES, REQUEST_PERCENTAGE
+from quotas.definitions.kinds import BYTE_RATES, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 
 _WORD: Final = re.compile("(?<!^)(?=[A-Z])")
 
@@ -387,6 +387,85 @@ class ClientsWait(Event, frozen=True):
     sentence: ClassVar[str] = "{0.clients} more clients wait for more than half of their time."
 
     clients: int
+
+
+class _Capacity(Event, frozen=True):
+    """A capacity.
+
+    Args:
+        key: producer_byte_rate for what brokers take, consumer_byte_rate for what they give.
+        broker: the broker's id; -1 for all brokers together.
+    """
+
+    key: str
+    broker: int
+
+    @property
+    def name(self) -> str:
+        """The capacity, for people, such as "the capacity of broker 1 (in)"."""
+        direction = "in" if self.key == PRODUCER_BYTE_RATE else "out"
+        return (
+            f"the capacity of {'all brokers' if self.broker < 0 else f'broker {self.broker}'} ({direction})"
+        )
+
+
+class PromisesExceedCapacity(_Capacity, frozen=True):
+    """The rates that classes use now are together above the capacity: each has a part of its rate.
+
+    Args:
+        value: the capacity in bytes/s.
+        part: the part of its rate (0 to 1) that each class has.
+    """
+
+    message: ClassVar[str] = "more is promised than there is"
+    warning: ClassVar[bool] = True
+
+    value: float
+    part: float
+
+    @property
+    def text(self) -> str:
+        """The event as one sentence, for people."""
+        what = f"More is promised than {self.name}, {rate(self.value)}, has"
+        return f"{what}: classes have {self.part:.0%} of their rates."
+
+
+class PromisesFitCapacity(_Capacity, frozen=True):
+    """The rates that classes use are together within the capacity again."""
+
+    message: ClassVar[str] = "no more is promised than there is"
+    sentence: ClassVar[str] = "Promised rates are within {0.name} again."
+
+
+class CapacityUsedUp(_Capacity, frozen=True):
+    """A class could use more than it has, and nothing of the capacity is left for it.
+
+    Args:
+        value: the capacity in bytes/s.
+        waiting: how many classes could use more.
+    """
+
+    message: ClassVar[str] = "a capacity is used up"
+
+    value: float
+    waiting: int
+
+    @property
+    def text(self) -> str:
+        """The event as one sentence, for people."""
+        classes = "1 class waits" if self.waiting == 1 else f"{self.waiting} classes wait"
+        return f"{self.name[:1].upper()}{self.name[1:]}, {rate(self.value)}, is used up: {classes} for more."
+
+
+class CapacityNotUsedUp(_Capacity, frozen=True):
+    """No class waits for more of the capacity any longer."""
+
+    message: ClassVar[str] = "a capacity is no longer used up"
+
+    @property
+    def text(self) -> str:
+        """The event as one sentence, for people."""
+        return f"{self.name[:1].upper()}{self.name[1:]} is no longer used up."
 
 
 def _limit(key: str, value: float | None) -> str:

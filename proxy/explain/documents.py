@@ -27,6 +27,8 @@ BROKERS_MAX: Final = 1_000
 CONNECTIONS_MAX: Final = 100  # of one client: those that wait longest
 QUOTAS_MAX: Final = 8  # that match one client
 DISAGREEMENTS_MAX: Final = 8  # of one member of a fleet
+CAPACITIES_MAX: Final = 200  # of one list
+CLASSES_MAX: Final = 50  # of one capacity
 WAITS_MAX: Final = 50  # of one client
 MEMBERS_MAX: Final = 64  # of a fleet; further ones are counted, and not asked
 WORKERS_MAX: Final = 256
@@ -341,6 +343,114 @@ class BrokersDocument(Document, kw_only=True):
 
 
 # ----------------------------------------------------------------------------------------------------
+# /v1/capacities
+
+
+class ClassRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A class of a capacity: clients that share a bucket, with what it may use now, in bytes/s.
+
+    Args:
+        entity: whose bucket it is, for people.
+        key: the quota key of its rate.
+        rate: the promised rate; 0 if none is promised.
+        ceiling: the rate up to which it may borrow.
+        weight: its part of what is left, in proportion to the weights of the others.
+        exempt: whether it is counted and never delayed.
+        has: what it has of its rate.
+        lent: what it has beyond its rate.
+        demand: what it could use, at most its ceiling.
+        waits: whether it could use more than it has.
+    """
+
+    entity: Text
+    key: Text = ""
+    rate: float = 0.0
+    ceiling: float = 0.0
+    weight: float = 1.0
+    exempt: bool = False
+    has: float = 0.0
+    lent: float = 0.0
+    demand: float = 0.0
+    waits: bool = False
+
+
+class CapacityRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A capacity, and how it is divided now, in bytes/s.
+
+    Args:
+        key: producer_byte_rate for what brokers take from clients, consumer_byte_rate for what they give.
+        broker: the broker's id; -1 for all brokers together.
+        value: the capacity.
+        promised: what classes have of their rates.
+        lent: what they have beyond their rates.
+        left: what no class can use.
+        shrunk: the part (0 to 1) of its rate that each class has: 1 unless more is promised than there is.
+        classes_total, waiting: how many classes have a demand, and how many of them could use more.
+        classes: those that have or want the most.
+    """
+
+    key: Text
+    broker: Whole = -1
+    value: float
+    promised: float = 0.0
+    lent: float = 0.0
+    left: float = 0.0
+    shrunk: float = 1.0
+    classes_total: Whole = 0
+    waiting: Whole = 0
+    classes: tuple[ClassRow, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Whose capacity it is, for people."""
+        return "the brokers together" if self.broker < 0 else f"broker {self.broker}"
+
+
+class CapacitiesDocument(Document, kw_only=True):
+    """`/v1/capacities`: the capacities in use, and how they are divided among classes.
+
+    Args:
+        divided_by: the member of the fleet that divides them; "" for the process itself.
+        problem: why they are not known; "" if they are.
+    """
+
+    enforcing: bool = True
+    divided_by: Text = ""
+    problem: Text = ""
+    capacities: tuple[CapacityRow, ...] = ()
+
+
+class Level(msgspec.Struct, frozen=True, kw_only=True):
+    """What has kept a class from using more while it waited, with the means of what it had then, in bytes/s.
+
+    Args:
+        binds: `rate` (it borrows nothing), `ceiling`, `capacity` (others use what is left), or `shrunk` (more is
+            promised than there is).
+        entity: the class, for people.
+        shared: whether several client ids count in it.
+        broker: whose capacity it is: the broker's id; -1 for all brokers together.
+        capacity: the capacity.
+        rate, ceiling: those of the class.
+        has: what it had of its rate.
+        lent: what it had beyond its rate.
+        spare: what all rates left of the capacity, to be lent by weight.
+        shrunk: the part (0 to 1) of its rate that it had.
+    """
+
+    binds: Text
+    entity: Text
+    shared: bool = False
+    broker: Whole = -1
+    capacity: float
+    rate: float = 0.0
+    ceiling: float = 0.0
+    has: float = 0.0
+    lent: float = 0.0
+    spare: float = 0.0
+    shrunk: float = 1.0
+
+
+# ----------------------------------------------------------------------------------------------------
 # /v1/client
 
 
@@ -473,6 +583,7 @@ class ClientDocument(Document, kw_only=True):
         neighbours: of the clients that share the rule's budget, this one included, those with the highest rates.
         wants: how much it asks for of `rule`; None if that is not known.
         demand: its demand for each kind of quota, by quota key.
+        level: what its class may use of a capacity; None without a capacity, or if it did not wait.
         broker: the response times of the broker of the connection that `time` is about.
         connections: those of its connections that wait longest.
         members, members_missing: the members that know it, and the `--admin` of those that do not respond; only set
@@ -490,6 +601,7 @@ class ClientDocument(Document, kw_only=True):
     neighbours: tuple[Neighbour, ...] = ()
     wants: Wants | None = None
     demand: Annotated[dict[Text, DemandRow], Meta(max_length=_KINDS_MAX)] = {}
+    level: Level | None = None
     broker: BrokerTimes | None = None
     broker_ms_per_request: float | None = None
     brokers: tuple[AtBroker, ...] = ()

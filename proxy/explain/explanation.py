@@ -9,28 +9,29 @@ from msgspec import UNSET, UnsetType
 from commandline.amounts import rate, size
 from proxy.explain import documents, parts
 from proxy.explain.budgets import Budgets
-from proxy.explain.documents import ClientDocument, ClientRow, Neighbour
+from proxy.explain.documents import ClientDocument, ClientRow, Level, Neighbour
 from proxy.explain.latencies import OwnReport, open_loop
 from proxy.explain.latencies import main_rule as predicted_rule
 from proxy.explain.parts import SECONDS, amount, part_text
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, part_of, waited_part
-from proxy.explain.rules import InForce, Rule, entity_text, in_force
-from proxy.explain.sentence import Facts, sentence
+from proxy.explain.rules import InForce, Rule, class_of, entity_text, in_force
+from proxy.explain.sentence import Facts, sentence, would_bind
 from proxy.explain.wants import NO_DEMAND, Demand, demand_row, wants
 from quotas.definitions.definitions import Definitions
-from quotas.definitions.entities import Entity
+from quotas.definitions.entities import BucketKey, Entity
 from quotas.definitions.kinds import BY_NAME, BYTE_RATES, CLIENT_KEYS, REPLICATION
 
 # ----------------------------------------------------------------------------------------------------
 # The sentences about a client's waits with enforcement, while quotas are only observed.
 
 
-def would_wait(client_id: str, predicted: documents.Predicted) -> str:
-    """Return sentences on how long a client would wait if quotas were enforced, and for which limit."""
+def would_wait(client_id: str, predicted: documents.Predicted, level: Level | None = None) -> str:
+    """Return sentences on how long a client would wait if quotas were enforced, and for which limit or capacity."""
     name, rule = client_id or "(no client id)", predicted.rule
-    limit = f"{rule.key} {amount(rule.kind, rule.value)} of {rule.entity}"
+    said = None if level is None else would_bind(level)
+    limit = f"for {rule.key} {amount(rule.kind, rule.value)} of {rule.entity}" if said is None else said
     text = (
-        f"If quotas were enforced, {name} would wait {part_text(predicted.throttled_part)} of its time for {limit}, "
+        f"If quotas were enforced, {name} would wait {part_text(predicted.throttled_part)} of its time {limit}, "
         f"assuming that {predicted.assumed}."
     )
     if not predicted.admitted_rate or not predicted.backlog_bytes:
@@ -73,6 +74,7 @@ class Context(NamedTuple):
         member: whether this is one member of a fleet.
         now: the time of the report.
         backlogs: by rule, the bytes that all of its clients would have left to send if it were enforced.
+        level: what has kept the client's class from using more of a capacity; None without one.
     """
 
     window: int
@@ -86,6 +88,7 @@ class Context(NamedTuple):
     own: OwnReport | None = None
     member: bool = False
     backlogs: Mapping[Rule, float] = {}
+    level: Level | None = None
 
 
 def explain(client: ClientReport, context: Context) -> ClientDocument:
@@ -95,13 +98,19 @@ def explain(client: ClientReport, context: Context) -> ClientDocument:
     rule = main_rule(client)
     shown = None if rule is None else _rule(rule, client, context)
     neighbours = () if rule is None else tuple(context.neighbours(rule))
-    asked = None if shown is None else wants(_demand(client, shown.key), shown.value, waited_part(times))
+    level = context.level
+    asked = None
+    if shown is not None:
+        asked = wants(_demand(client, shown.key), _allowed(shown, level), waited_part(times))
     broker = next((one for one in context.brokers if worst and one.broker == worst.broker), None)
     facts = Facts(
-        client, context.window, times, rule, shown, asked, neighbours, broker, context.own, context.member
+        *(client, context.window, times, rule, shown, asked, neighbours, broker, context.own, context.member),
+        level if shown is not None else None,
     )
     predicted = _predicted(client, context)
-    said = [sentence(facts), *([] if predicted is None else [would_wait(client.client_id, predicted)])]
+    said = [sentence(facts)]
+    if predicted is not None:
+        said.append(would_wait(client.client_id, predicted, None if context.enforcing else level))
     return ClientDocument(
         user=client.user,
         client_id=client.client_id,
@@ -117,6 +126,7 @@ def explain(client: ClientReport, context: Context) -> ClientDocument:
         neighbours=neighbours,
         wants=asked,
         demand={key: demand_row(demand) for key, demand in zip(CLIENT_KEYS, client.demands, strict=False)},
+        level=level,
         broker=None if broker is None else broker_times(broker),
         broker_ms_per_request=_mean(client.broker_ms, client.probes),
         brokers=tuple(map(_at_broker, client.brokers)),
@@ -140,7 +150,7 @@ def _predicted(client: ClientReport, context: Context) -> documents.Predicted | 
     own = _own_rate(client, neighbours)
     if BY_NAME[rule.kind].key in BYTE_RATES and own:
         total = sum(neighbour.rate for neighbour in neighbours)
-        admitted = open_loop(own, shown.value, total, context.backlogs.get(rule, 0.0))
+        admitted = open_loop(own, _allowed(shown, context.level), total, context.backlogs.get(rule, 0.0))
     return documents.Predicted(
         throttled_part=round(client.predicted.part, 4),
         assumed="it waits for its responses",
@@ -197,6 +207,21 @@ def main_rule(client: ClientReport) -> Rule | None:
     whole = sum(client.times)
     rule, ms = max(client.waits, key=lambda wait: wait[1], default=(None, 0.0))
     return rule if whole and ms / whole >= _WAITED_MIN else None
+
+
+def waited_class(
+    client: ClientReport, definitions: Definitions, *, enforcing: bool
+) -> tuple[str, BucketKey] | None:
+    """Return the class of a capacity in which the client waits, or would wait: quota key and bucket; None for none."""
+    rule = main_rule(client) if enforcing else predicted_rule(client.predicted)
+    if rule is None or rule.name or definitions.capacity(rule.key) is None:
+        return None
+    return rule.key, class_of(definitions, rule.key, client.user, client.client_id)
+
+
+def _allowed(rule: documents.Rule, level: Level | None) -> float:
+    """Return the limit of a rule; in a capacity, what the class had instead while it waited."""
+    return rule.value if level is None else max(level.has + level.lent, 1.0)
 
 
 def _demand(client: ClientReport, key: str) -> Demand:

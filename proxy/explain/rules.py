@@ -8,8 +8,9 @@ import msgspec
 from proxy.channel import Muting, ReplicaThrottle
 from proxy.explain.documents import Neighbour, largest
 from quotas.definitions.alterations import text_of
+from quotas.definitions.classes import UNPROMISED
 from quotas.definitions.definitions import Definitions, match
-from quotas.definitions.entities import DEFAULT, Entity
+from quotas.definitions.entities import DEFAULT, BucketKey, Entity
 from quotas.definitions.kinds import BY_KEY, CLIENT_KINDS, CONNECTION, MUTATION, REPLICATION, TOPIC
 from quotas.engine import Engine
 from quotas.throttles.connections import UserThrottle
@@ -69,6 +70,8 @@ def in_force(
 ) -> InForce | None:
     """Return the entity and value that a rule has for a client now; None if the limit is gone.
 
+    Without a limit of its own, a client may wait for a capacity.
+
     Args:
         mutations_rate: `quotas.partition_mutations_rate`, the limit of all clients together.
     """
@@ -90,7 +93,16 @@ def in_force(
         return InForce(rule, found.entity, found.value, found.static)
     if rule.key == MUTATION.key and mutations_rate is not None:
         return InForce(rule, None, mutations_rate, "partition_mutations_rate")
-    return None
+    capacity = definitions.capacity(rule.key)
+    if capacity is None:
+        return None
+    return InForce(rule, Entity(capacity="cluster" if capacity.cluster else "broker"), capacity.rate)
+
+
+def class_of(definitions: Definitions, key: str, user: str, client_id: str) -> BucketKey:
+    """Return the bucket that a client counts against; of a capacity, its class."""
+    limit, bucket = definitions.limit(key, user, client_id)
+    return UNPROMISED if limit is None and definitions.capacity(key) is not None else bucket
 
 
 def entity_text(found: InForce) -> str:
@@ -163,7 +175,7 @@ class Sharers:
         kind = None if rule.name and not self._is_topic else BY_KEY.get(rule.key)
         self._kind = kind if kind in CLIENT_KINDS else None
         limited = self._kind is not None and not self._is_topic
-        self._bucket = quotas.definitions.limit(rule.key, user, client_id)[1] if limited else None
+        self._bucket = class_of(quotas.definitions, rule.key, user, client_id) if limited else None
         self._rates: dict[tuple[str, str], float] = {}
         self._backlogs: dict[int, float] = {}  # by broker
 
@@ -187,7 +199,7 @@ class Sharers:
     def _shares(self, view: QuotaView) -> bool:
         if self._is_topic:
             return self._waits(view.user, view.client_id)
-        return self._quotas.definitions.limit(self._rule.key, view.user, view.client_id)[1] == self._bucket
+        return class_of(self._quotas.definitions, self._rule.key, view.user, view.client_id) == self._bucket
 
     @property
     def backlog_bytes(self) -> float:

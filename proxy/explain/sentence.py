@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from commandline.amounts import count
+from commandline.amounts import rate as byte_rate
 from proxy.explain import documents, parts
-from proxy.explain.documents import SLOW_MS, Neighbour
+from proxy.explain.capacities import UNPROMISED_TEXT
+from proxy.explain.documents import SLOW_MS, Level, Neighbour
 from proxy.explain.latencies import OwnReport
 from proxy.explain.parts import SECONDS, amount, part_text, time_text
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, part_of, waited_part
@@ -39,6 +41,7 @@ class Facts(NamedTuple):
         broker: the response times of that connection's broker.
         own: Sluice's own CPU time and delays.
         member: whether this is one member of a fleet, which has a part of the limit.
+        level: what has kept the client's class from using more of a capacity; None without one.
     """
 
     client: ClientReport
@@ -51,6 +54,7 @@ class Facts(NamedTuple):
     broker: BrokerReport | None = None
     own: OwnReport | None = None
     member: bool = False
+    level: Level | None = None
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -186,6 +190,58 @@ _CLAUSES: Final[Mapping[int, Callable[[Facts], str]]] = {
 }
 
 
+# ----------------------------------------------------------------------------------------------------
+# What of a capacity binds: the class's rate or ceiling, other classes, or that more is promised than there is.
+
+
+def _bound(level: Level) -> str:
+    """Return why a class could not use more of a capacity, and what it had, as the end of a sentence; "" for its rate.
+
+    A class that borrows nothing is explained by its rate, as without a capacity.
+    """
+    whose = "the brokers'" if level.broker < 0 else f"broker {level.broker}'s"
+    capacity = f"{whose} {byte_rate(level.capacity)}"
+    if level.binds == "capacity":
+        return f"{capacity} are used up; {_had(level)}"
+    if level.binds == "shrunk":
+        of = f"{byte_rate(level.has)} of its {byte_rate(level.rate)}"
+        return f"more is promised than {capacity}, so that each has {part_text(level.shrunk)} of its rate; it had {of}"
+    if level.binds == "ceiling":
+        who = level.entity if level.shared else "it"
+        return f"{who} may use {byte_rate(level.ceiling)} at most, its ceiling; {_had(level)}"
+    return ""
+
+
+def _had(level: Level) -> str:
+    """Return what a class had of its rate and of what others left."""
+    loan = f"{byte_rate(level.lent)} of {byte_rate(level.spare)} that others left"
+    if not level.rate:
+        return f"no rate is promised to it, and it had {loan}"
+    whole = level.has >= _WHOLE_PART * level.rate
+    own = (
+        f"its {byte_rate(level.rate)}" if whole else f"{byte_rate(level.has)} of its {byte_rate(level.rate)}"
+    )
+    return f"it had {own} and {loan}"
+
+
+def would_bind(level: Level) -> str | None:
+    """Return the end of a sentence on what a client would wait for with enforcement; None for its own rate.
+
+    >>> would_bind(Level(binds="ceiling", entity="group 'web'", capacity=8e6, ceiling=4e6))
+    "for the ceiling 4.0 MB/s of group 'web'"
+    """
+    whose = "the brokers'" if level.broker < 0 else f"broker {level.broker}'s"
+    if level.binds == "ceiling":
+        return f"for the ceiling {byte_rate(level.ceiling)} of {level.entity}"
+    if level.binds in ("capacity", "shrunk"):
+        return (
+            f"for {whose} {byte_rate(level.capacity)}, which others use up: it would have "
+            f"{byte_rate(level.has + level.lent)}"
+        )
+    return None
+
+
+_WHOLE_PART: Final = 0.95  # of its rate
 _WINDOWS: Final = {10: "the last 10 s", 60: "the last minute", 900: "the last quarter of an hour"}
 _SHARES_MIN: Final = 0.1  # of a budget
 _ALSO_MIN: Final = 0.2  # of all waits
@@ -235,12 +291,24 @@ def _waited(name: str, facts: Facts) -> str:
     at = f" {rule.set_at}" if rule.set_at else ""
     origin = f", set{at}{by}" if at or by else ""
     part = part_text(waited_part(facts.times))
+    if facts.level is not None and (bound := _bound(facts.level)):
+        others = f"; {second}" if (second := _second(facts)) else ""
+        group = f" {_sharing(facts.level)}" if facts.level.shared else ""
+        return f"{name} waited {part} of {_window(facts)}: {bound}{others}.{group}"
     if not (second := _second(facts)):
         return f"{name} waited {part} of {_window(facts)} for {limit}{origin}."
     return f"{name} waited {part} of {_window(facts)}, most of it for {limit}{origin}; {second}."
 
 
+def _sharing(level: Level) -> str:
+    """Return a sentence that says whose clients are one class."""
+    whose = level.entity if level.entity == UNPROMISED_TEXT else f"clients of {level.entity}"
+    return f"All {whose} share that."
+
+
 def _of_member(facts: Facts) -> str:
+    if facts.level is not None and _bound(facts.level):
+        return ""  # the whole fleet's figures
     return "This member of the fleet has a part of that limit." if facts.member else ""
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from commandline.arguments import not_installed
 from proxy.config import Address, FleetOptions
 from proxy.events import Tell, untold
-from proxy.fleet.calls import Respond
+from proxy.fleet.calls import BUSY, Respond
 from proxy.fleet.client import FleetClient, Leasing
 from proxy.fleet.facts import ENDED, LISTENS, state_of
 from proxy.fleet.messages import NAME_BYTES_MAX, Facts, cut
@@ -99,6 +99,7 @@ class Fleet:
         self._access = access
         self._capacities = capacities
         self._elected: Elected | None = None
+        self._responds: dict[bytes, Respond] = {}  # by mark
         self._bind_problem = ""
         self._bound: Address | None = None
         self._secret = secret = FleetSecret(options.secret_file)
@@ -138,9 +139,26 @@ class Fleet:
         """
         return await self._client.ask(content, seconds)
 
-    def respond_with(self, respond: Respond) -> None:
-        """Set the function that handles the requests of `ask`, of all members, while this member is the holder."""
-        self._port.responding.respond = respond
+    def respond_with(self, respond: Respond, mark: bytes = b"") -> None:
+        """Set a function that handles requests of `ask`, of all members, while this member is the holder.
+
+        Args:
+            mark: how the requests begin that it handles; it gets the rest. "" for those that no other mark begins.
+        """
+        self._responds[mark] = respond
+        self._port.responding.respond = self._respond
+
+    async def _respond(self, content: bytes) -> bytes:
+        """Pass a member's request to the function with the mark that it begins with."""
+        for mark, respond in sorted(self._responds.items(), reverse=True):
+            if content.startswith(mark):
+                return await respond(content[len(mark) :])
+        return BUSY
+
+    def loans(self) -> Mapping[str, float]:
+        """Return by loan key the parts of capacities that are lent to this member now."""
+        now_ms = self._now_ms()
+        return {key: self._lessee.share(key, now_ms) for key in self._lessee.loans}
 
     async def start(self) -> None:
         """Join the group, and bind the port if this member may be the holder.

@@ -336,7 +336,7 @@ def rows_max(series_max: int) -> dict[str, int]:
     """Return how many rows of each kind there may be: `series_max` is divided, so that no kind displaces another.
 
     >>> rows_max(2000)
-    {'clients': 123, 'requests': 29, 'mutations': 29, 'topics': 29, 'waits': 118}
+    {'clients': 122, 'requests': 29, 'mutations': 29, 'topics': 29, 'waits': 117}
     """
     share = series_max // SMALL_SHARE
     parts = dict.fromkeys(SERIES, share) | {PRODUCE.series: series_max - (len(SERIES) - 1) * share}

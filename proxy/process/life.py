@@ -108,7 +108,7 @@ class Feed:
         await self._send_brokers()
         for names in _portions(dict(state.names)):
             await self._send(messages.TopicsNamed(names))
-        codes = state.definitions.codes()
+        codes = state.definitions.codes_in_force()
         for place in range(0, len(codes), PORTION):
             await self._send_limits(codes[place : place + PORTION], complete=False)
         await self._send_limits([], complete=True)
@@ -148,7 +148,7 @@ class Feed:
             await self._send(messages.Brokers(brokers.known()))
 
     async def _send_limits(self, codes: list[str], *, complete: bool) -> None:
-        limits = {code: self._state.definitions.limits(code) for code in codes}
+        limits = {code: self._state.definitions.in_force(code) for code in codes}
         await self._send(messages.QuotaBatch(limits, complete))
 
     async def _send_moves(self) -> None:

@@ -76,7 +76,8 @@ class QuotaBatch(Message):
     """Quota entities that are new or have changed.
 
     Args:
-        entries: all limits of each entity, by the entity's code; an entity without limits is removed.
+        entries: all limits in force of each entity, by the entity's code; an entity without limits is removed. Times
+            are known to control alone.
         complete: False if more batches of the initial quotas follow; the worker is ready only with all of them.
     """
 

@@ -25,6 +25,7 @@ from proxy.system.priority import Priority
 from proxy.system.stats import Stats
 from proxy.system.supervisor import Supervisor
 from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import BucketKey
 from quotas.engine import Engine
 from quotas.replication.replication_quotas import ReplicationQuotas
 
@@ -115,7 +116,9 @@ class Relay:
         self.watching = Watching(self.connections, self.engine, self.stats)
         self.replication = ReplicationQuotas(config.replication.options)
         self._listeners: list[Listener] = []
-        self._capture = start_capture(config.capture, stats, self.engine.topics.names, loop, now_ms)
+        self._capture = start_capture(
+            config.capture, stats, self.engine.topics.names, loop, now_ms, self._limit
+        )
         if self._capture is not None:
             self.shared.recorder = self._capture.recorder
 
@@ -224,6 +227,10 @@ class Relay:
             self._supervisor.call("expire", self._expire)
             if self._capture is not None:
                 self._supervisor.call("capture", self._capture.recorder.full)
+
+    def _limit(self, key: str, user: str, client_id: str) -> tuple[float | None, BucketKey]:
+        """Return the limit and the bucket of a client, by the quotas in force; any thread may call it."""
+        return self.engine.definitions.limit(key, user, client_id)
 
     def _expire(self) -> None:
         """Remove expired clients and fetch sessions, and relieve kept bytes."""

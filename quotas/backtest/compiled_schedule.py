@@ -1,6 +1,7 @@
 """`schedule.ScheduledLimiter` on arrays, for the backtest only.
 
-Here no Fetch stays at its broker for FETCH_MS_MAX, no request is announced, and no channel leaves.
+Here no Fetch stays at its broker for FETCH_MS_MAX, no request is announced, no channel leaves, and no size of a batch
+is known.
 
 The one permitted second form of a rule: the same arithmetic in the same order, so that every decision equals the
 engine's to the millisecond; tests/property/test_backtest.py compares the two, and `schedule` explains the rules. In
@@ -24,6 +25,8 @@ from quotas.limiters.under_way import (
     FETCH_WAIT_MS_MAX,
     FIRST_FETCH_BYTES,
     FIRST_FETCH_MS,
+    HEAD_BYTES_MAX,
+    HEAD_SHARE,
     IDLE_AT_A_TIME,
     IDLE_FETCH_BYTES_MAX,
     IDLE_FETCH_MS,
@@ -189,9 +192,12 @@ def fetch_max_bytes(state: State, channel: int, requested: int) -> int:
     """Return the max_bytes with which an admitted Fetch is forwarded (`ScheduledLimiter.fetch_max_bytes`)."""
     _, _, _, _, flows = state
     flow = flows[channel]
-    if requested < flow[GRANTED]:
-        flow[GRANTED] = max(1, requested)
-    return int(max(1, flow[GRANTED]))
+    head = min(flow[GRANTED] // HEAD_SHARE, HEAD_BYTES_MAX)
+    granted = flow[GRANTED] - head
+    if requested < granted:
+        granted = requested
+        flow[GRANTED] = granted + head
+    return int(max(1, granted))
 
 
 @inlined

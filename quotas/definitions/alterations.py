@@ -30,7 +30,7 @@ from quotas.definitions.definitions import (
     keys_of,
 )
 from quotas.definitions.entities import DEFAULT, Default, Entity, Name, canonical, ip_name
-from quotas.definitions.kinds import INT_KEYS, INT_MAX, KEYS, LONG_MAX, MEMBER, WHOLE_KEYS
+from quotas.definitions.kinds import INT_KEYS, INT_MAX, KAFKA_KEYS, KEYS, LONG_MAX, MEMBER, WHOLE_KEYS
 from quotas.errors import DefinitionError
 
 Parts = Sequence[tuple[str, str | None]]
@@ -425,12 +425,14 @@ def _kafkas(entity: Entity, values: Mapping[str, float]) -> Mapping[str, float]:
     if entity[4:] != _NO_OWN_PARTS:
         return {}
     return (
-        values if values.keys() <= _KAFKAS else {key: value for key, value in values.items() if key in KEYS}
+        values
+        if values.keys() <= _KAFKAS
+        else {key: value for key, value in values.items() if key in _KAFKAS}
     )
 
 
 _NO_OWN_PARTS: Final = (None, None, None)
-_KAFKAS: Final = frozenset(KEYS)
+_KAFKAS: Final = frozenset(KAFKA_KEYS)
 
 
 def _matches(entity: Entity, names: Sequence[Name], asked: Sequence[bool], strict: bool) -> bool:

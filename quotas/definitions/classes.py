@@ -6,8 +6,12 @@ the capacity, and gets of that a part by its weight. A class is the bucket of a 
 
 from typing import Final, NamedTuple
 
-# The part of a capacity that clients without a promised rate get even when nothing is left: a schedule needs a rate.
-UNPROMISED_PART: Final = 1 / 1000
+from quotas.definitions.entities import BucketKey
+
+# The part of a capacity that a class without a promised rate gets even when nothing is left: a schedule needs a rate.
+UNPROMISED_PART: Final = 0.03
+# The class of all clients that no entry promises anything. One class, or each new name would be another part.
+UNPROMISED: Final = BucketKey(None, None, "")
 # An idle class may send so many seconds of its rate at once, at most: it still counts as one with a demand for about so
 # long, and what it leaves after that is lent to others.
 SHARED_BURST_SECONDS: Final = 0.4
@@ -45,6 +49,6 @@ def promised(terms: Terms, capacity: Capacity) -> float:
     """Return the rate in bytes/s that a class has at any time.
 
     >>> promised(Terms(0, 8e6), Capacity(8e6, cluster=False)), promised(Terms(2e6, 8e6), Capacity(8e6, cluster=False))
-    (8000.0, 2000000.0)
+    (240000.0, 2000000.0)
     """
     return terms.rate or capacity.rate * UNPROMISED_PART

@@ -34,7 +34,8 @@ from quotas.definitions.entities import DEFAULT, BucketKey, Entity, canonical, c
 from quotas.definitions.groups import Conflict, Members, check_member, conflict
 from quotas.definitions.kinds import (
     ALL_KEYS,
-    BYTE_RATES,
+    CAPACITY_KEYS,
+    CATCH_UP_LAG,
     CEILINGS,
     CLIENT_KEYS,
     CONNECTION_CREATION_RATE,
@@ -46,6 +47,7 @@ from quotas.definitions.kinds import (
     IP_KEYS,
     LONG_MAX,
     MEMBER,
+    OWN_KEYS,
     PRODUCER_BYTE_RATE,
     TERM_KEYS,
     TOPIC_KEYS,
@@ -53,6 +55,7 @@ from quotas.definitions.kinds import (
     WEIGHT,
     WEIGHT_MAX,
     WHOLE_KEYS,
+    capacity_key,
 )
 from quotas.errors import DefinitionError, hint
 
@@ -62,6 +65,7 @@ _DEFAULT_ADDRESS: Final = code(None, None, DEFAULT)
 _DEFAULT_CLIENT: Final = code(None, DEFAULT)
 _DEFAULT_TOPIC: Final = code(None, None, topic=DEFAULT)
 # Enough for any cluster's entities, small enough that a mistaken file cannot fill the memory.
+CATCH_UP_LAG_DEFAULT: Final = 10_000
 ENTITIES_MAX: Final = 1_000_000
 
 
@@ -102,7 +106,7 @@ def keys_of(entity: Entity) -> tuple[str, ...]:
     if entity.ip is not None:
         return IP_KEYS
     if entity.capacity is not None:
-        return BYTE_RATES
+        return CAPACITY_KEYS
     if entity.group is not None:
         if entity.user is not None or entity.client_id is not None:
             return (MEMBER,)
@@ -110,29 +114,31 @@ def keys_of(entity: Entity) -> tuple[str, ...]:
     return _USER_TERMS if entity.user is not None and entity.client_id is None else _CLIENT_TERMS
 
 
-_USER_TERMS: Final = (*USER_KEYS, *TERM_KEYS)
-_CLIENT_TERMS: Final = (*CLIENT_KEYS, *TERM_KEYS)
+_USER_TERMS: Final = (*USER_KEYS, *OWN_KEYS)
+_CLIENT_TERMS: Final = (*CLIENT_KEYS, *OWN_KEYS)
 _TIMED_GROUP_KEYS: Final = tuple(key for key in GROUP_KEYS if key != EACH)
 
 
 def check_entity(entity: Entity, path: str) -> None:
     """Raise `DefinitionError` for an invalid entity, by Kafka's checks; `path` is its place, for the message."""
-    present = [part for part, name in zip(_NAMED, entity, strict=False) if name is not None]
+    present = [name for name in entity[:-1] if name is not None]
     if not present:
         raise DefinitionError(path, "names no user, client_id, ip, topic or group")
-    for part in ("ip", "topic", "capacity"):
-        name = getattr(entity, part)
-        if name is not None and len(present) > 1:
-            others = " or ".join(other for other in _NAMED if other != part)
-            raise DefinitionError(f"{path}.{part}", f"{name!r} cannot be combined with {others}")
-    for part, name in zip(Entity._fields, entity, strict=True):
-        if name == "":
-            raise DefinitionError(f"{path}.{part}", "must not be empty")
-    if entity.group is not None or entity.capacity is not None or entity.when is not None:
+    if len(present) > 1:
+        for part in ("ip", "topic", "capacity"):
+            name = getattr(entity, part)
+            if name is not None:
+                others = " or ".join(other for other in _NAMED if other != part)
+                raise DefinitionError(f"{path}.{part}", f"{name!r} cannot be combined with {others}")
+    if "" in entity:
+        part = Entity._fields[entity.index("")]
+        raise DefinitionError(f"{path}.{part}", "must not be empty")
+    if entity[4:] != _NO_OWN_PARTS:
         _check_own_parts(entity, path)
 
 
 _NAMED: Final = Entity._fields[:-1]  # `when` names nothing by itself
+_NO_OWN_PARTS: Final = (None, None, None)
 
 
 def _check_own_parts(entity: Entity, path: str) -> None:
@@ -169,7 +175,7 @@ def _check_member_names(entity: Entity, path: str) -> None:
 def check_value(entity: Entity, key: str, value: float, path: str) -> None:
     """Raise `DefinitionError` for a key that is not valid for this entity, or an invalid value."""
     keys = keys_of(entity)
-    if key in ALL_KEYS and key not in keys:
+    if key not in keys and key in ALL_KEYS:
         what = " and ".join(
             part for part, name in zip(Entity._fields, entity, strict=True) if name is not None
         )
@@ -223,18 +229,9 @@ def check_members(members: Iterable[Entity], path: str = "group") -> None:
         raise DefinitionError(path, str(found))
 
 
-class _Level(NamedTuple):
-    """An entity, or a static setting, whose limit could apply to a client.
-
-    Args:
-        text: the entity's code.
-        bucket: what the client's requests count against if this one decides.
-        static: the static setting's limit; None: it is an entity.
-    """
-
-    text: str
-    bucket: BucketKey
-    static: float | None = None
+_Level = tuple[str, BucketKey, float | None]
+"""The code of an entity whose limit could apply to a client, what the client's requests count against if it decides,
+and the limit if it is a static setting; None: it is an entity."""
 
 
 class _Timed:
@@ -289,6 +286,7 @@ class Definitions:
         capacities: by quota key, the capacity that is stated; where both scopes are, that of each broker.
         changed: called in the owner's thread with the code of each entity whose limits in force were set; None: not
             called.
+        revision: a number that grows with every change in force.
     """
 
     def __init__(
@@ -410,6 +408,7 @@ class Definitions:
                 rates.pop(text, None)
         for key, value in values.items():
             self._rates[key][text] = value
+        self.revision += 1
         if text[0] == "c":
             self._find_capacities()
         if self.changed is not None:
@@ -471,6 +470,18 @@ class Definitions:
             self._await(base, timed)
         return changed
 
+    def term_keys(self) -> Iterator[tuple[Entity, str]]:
+        """Yield each capacity, ceiling, weight and exemption that is stated: its entity and quota key."""
+        for scope in CAPACITY_SCOPES:
+            text = code(None, None, capacity=scope)
+            yield from ((entity_of(text), key) for key in self.in_force(text))
+        for key in TERM_KEYS:
+            yield from ((entity_of(text), key) for text in self._rates[key] if text not in self._timed)
+        for base, timed in self._timed.items():
+            yield from ((entity_of(base), key) for key in timed.stated if key in TERM_KEYS)
+            for text, (_, values) in timed.entries.items():
+                yield from ((entity_of(text), key) for key in values if key in TERM_KEYS)
+
     def members(self) -> Iterator[Entity]:
         """Yield the members of all groups, as entities."""
         return map(entity_of, self._rates[MEMBER])
@@ -486,8 +497,10 @@ class Definitions:
         """
         if not self._timed:
             return list(self._codes)
-        own = [text for text in self._codes if text[0] != "w"]
-        return own + [text for text in list(self._timed) if text not in self._codes]
+        codes = list(self._codes)
+        known = set(codes)
+        own = [text for text in codes if text[0] != "w"]
+        return own + [text for text in list(self._timed) if text not in known]
 
     def limits(self, text: str) -> dict[str, float]:
         """Return the limits that are stated for the entity with this code, by quota key; empty if it has none."""
@@ -502,7 +515,8 @@ class Definitions:
 
     def in_force(self, text: str) -> dict[str, float]:
         """Return the limits in force of the entity with this code, by quota key; empty if it has none."""
-        return {key: rates[text] for key, rates in self._rates.items() if rates and text in rates}
+        found = ((key, rates.get(text)) for key, rates in self._rates.items() if rates)
+        return {key: value for key, value in found if value is not None}
 
     def values(self, entity: Entity) -> dict[str, float]:
         """Return the limits of one entity by quota key, without static settings; empty if it has none."""
@@ -545,8 +559,9 @@ class Definitions:
         for text, bucket, static in self._levels(key, user, client_id, deciding):
             if static is not None:
                 return static, bucket
-            if text in rates:
-                return rates[text], bucket
+            found = rates.get(text)
+            if found is not None:
+                return found, bucket
             if len(deciding) > 1 and any(text in values for values in deciding[1:]):
                 return None, bucket
         if len(deciding) > 1 and self._rates[WEIGHT]:
@@ -573,32 +588,35 @@ class Definitions:
         client = BucketKey(None, client_id)
         own = code(None, client_id)
         override = self._overrides.get((key, client_id))
-        groups = [
-            one
-            for one in self._group_levels(user, client_id)
-            if any(one.text in values for values in deciding)
-        ]
+        groups: list[_Level] = []
+        if self._rates[MEMBER]:
+            levels = self._group_levels(user, client_id)
+            groups = [one for one in levels if any(one[0] in values for values in deciding)]
         if user:
-            yield _Level(code(user, client_id), both)
-            yield _Level(code(user, DEFAULT), both)
-            yield _Level(code(user, None), every)
-            yield _Level(code(DEFAULT, client_id), both)
+            yield (code(user, client_id), both, None)
+            yield (code(user, DEFAULT), both, None)
+            yield (code(user, None), every, None)
+            yield (code(DEFAULT, client_id), both, None)
         if groups:
-            yield _Level(own, client)
+            yield (own, client, None)
             if override is not None:
-                yield _Level(own, client, override)
+                yield (own, client, override)
             yield from groups
         if user:
-            yield _Level(_DEFAULT_PAIR, both)
-            yield _Level(_DEFAULT_USER, every)
+            yield (_DEFAULT_PAIR, both, None)
+            yield (_DEFAULT_USER, every, None)
         if not groups:
-            yield _Level(own, client)
+            yield (own, client, None)
             if override is not None:
-                yield _Level(own, client, override)
-        yield _Level(_DEFAULT_CLIENT, client)
+                yield (own, client, override)
+        yield (_DEFAULT_CLIENT, client, None)
         default = self._defaults.get(key)
         if default is not None:
-            yield _Level(_DEFAULT_CLIENT, client, default)
+            yield (_DEFAULT_CLIENT, client, default)
+
+    def decides(self, key: str, text: str) -> bool:
+        """Whether the entity with this code decides for a quota key, if none with a higher precedence does."""
+        return any(text in values for values in self._deciding(key))
 
     def precedence(self, key: str, user: str, client_id: str) -> Iterator[tuple[str, float | None]]:
         """Yield the code of each entity that could limit this client, the one with the highest precedence first.
@@ -607,14 +625,6 @@ class Definitions:
         """
         for text, _, static in self._levels(key, user, client_id, self._deciding(key)):
             yield text, static
-
-    def groups_of(self, user: str, client_id: str) -> list[str]:
-        """Return the names of the groups that this client is in: its user's group, then its client id's."""
-        found = [
-            self._member_users.group_of(user) if user and self._member_users else None,
-            self._member_client_ids.group_of(client_id) if self._member_client_ids else None,
-        ]
-        return [group for group in found if group is not None]
 
     def _group_levels(self, user: str, client_id: str) -> Iterator[_Level]:
         """Yield the groups that this client is in, with what its requests would count against."""
@@ -630,11 +640,14 @@ class Definitions:
     def _group_level(self, group: str, own: BucketKey) -> _Level:
         """Return the level of a group; `own` is the bucket of its member, where each has the budget for itself."""
         text = code(None, None, group=group)
-        return _Level(text, own if text in self._rates[EACH] else BucketKey(None, None, group))
+        return (text, own if text in self._rates[EACH] else BucketKey(None, None, group), None)
 
     def capacity(self, key: str) -> Capacity | None:
-        """Return the capacity for this quota key, producer_byte_rate or consumer_byte_rate; None if none is stated."""
-        return self.capacities.get(key)
+        """Return the capacity that the classes of this quota key share; None if none is stated.
+
+        What is read behind the log's end (catch_up_byte_rate) shares that of consumer_byte_rate.
+        """
+        return self.capacities.get(capacity_key(key))
 
     def terms(self, key: str, bucket: BucketKey) -> Terms:
         """Return the terms of the class whose requests count against this bucket.
@@ -693,10 +706,21 @@ class Definitions:
 
     def _find_capacities(self) -> None:
         """Read the capacities again from the entities that state them."""
-        self.capacities = {}
+        found: dict[str, Capacity] = {}
         for scope in reversed(CAPACITY_SCOPES):
             for key, rate in self.in_force(code(None, None, capacity=scope)).items():
-                self.capacities[key] = Capacity(rate, scope == "cluster")
+                found[key] = Capacity(rate, scope == "cluster")
+        self.capacities = found
+
+    def catch_up_lag(self, user: str, client_id: str) -> int:
+        """Return how many records before the log's end this client may read without catching up.
+
+        >>> entries = {Entity(client_id="a"): {"catch_up_byte_rate": 1e6, "catch_up_lag": 500}}
+        >>> Definitions(entries).catch_up_lag("", "a"), Definitions(entries).catch_up_lag("", "b")
+        (500, 10000)
+        """
+        found, _ = self.limit(CATCH_UP_LAG, user, client_id)
+        return CATCH_UP_LAG_DEFAULT if found is None else int(found)
 
     def connection_rate(self, ip: str) -> float | None:
         """Return the connections per second that an IP address (canonical, see `ip_name`) may create; None: unlimited.
@@ -767,14 +791,29 @@ class Definitions:
     def names(self, key: str, user: str, client_id: str) -> bool:
         """Whether an entry or a static override for the quota key names this client id.
 
-        The entry may be for the client id alone, with this user, or with the default user.
+        The entry may be for the client id alone, with this user, or with the default user, and may make it the member
+        of a group.
         """
-        if (key, client_id) in self._overrides:
+        if (key, client_id) in self._overrides or client_id in self._member_client_ids:
             return True
-        rates = self._rates.get(key)
-        if not rates:
+        tables = [self._rates[one] for one in (key, *TERM_KEYS) if self._rates[one]]
+        if not tables:
             return False
-        return any(code(of, client_id) in rates for of in (user, DEFAULT, None))
+        levels = [code(of, client_id) for of in (user, DEFAULT, None)]
+        return any(text in rates for rates in tables for text in levels)
+
+    def names_bucket(self, key: str, bucket: BucketKey) -> bool:
+        """Whether an entry is about exactly this bucket: its number is bounded, while names below a default have none.
+
+        >>> entries = {Entity(client_id=DEFAULT): {"producer_byte_rate": 9}, Entity("ann"): {"producer_byte_rate": 5}}
+        >>> found = Definitions(entries)
+        >>> [found.names_bucket("producer_byte_rate", BucketKey(*one)) for one in (("ann", None), (None, "a"))]
+        [True, False]
+        """
+        if bucket.group is not None or (bucket.user is None and (key, bucket.client_id) in self._overrides):
+            return True
+        text = code(bucket.user, bucket.client_id)
+        return any(text in values for values in self._deciding(key))
 
     def names_user(self, user: str) -> bool:
         """Whether this user has an entry, with or without a client id."""
@@ -831,11 +870,14 @@ class Candidate(NamedTuple):
     Args:
         value: the entity's limit for the quota key; None if it has none.
         static: the name of the static setting in `[quotas]` that has the limit; "" if an entry has it.
+        decides: whether it decides if no other one goes before it: it has a limit, or, with a capacity, a ceiling or an
+            exemption, so that nothing is promised to the client.
     """
 
     entity: Entity
     value: float | None
     static: str = ""
+    decides: bool = False
 
 
 def candidates(definitions: Definitions, key: str, user: str, client_id: str) -> Iterator[Candidate]:
@@ -850,20 +892,22 @@ def candidates(definitions: Definitions, key: str, user: str, client_id: str) ->
     for text, static in definitions.precedence(key, user, client_id):
         entity = entity_of(text)
         if static is None:
-            yield Candidate(entity, definitions.in_force(text).get(key))
+            value = definitions.in_force(text).get(key)
+            yield Candidate(entity, value, decides=definitions.decides(key, text))
         else:
             word = "override" if entity.client_id is not DEFAULT else "default"
-            yield Candidate(entity, static, f"{sides[0][0]}_{word}")
+            yield Candidate(entity, static, f"{sides[0][0]}_{word}", decides=True)
 
 
 def match(definitions: Definitions, key: str, user: str, client_id: str) -> Candidate | None:
-    """Return the entity whose limit applies to this client; None if no entity has one.
+    """Return the entity whose limit applies to this client; None if none does.
 
     >>> entries = {Entity(client_id=DEFAULT): {"producer_byte_rate": 9}}
     >>> match(Definitions(entries), "producer_byte_rate", "ann", "a").entity
     Entity(client_id=<default>)
     """
-    return next((one for one in candidates(definitions, key, user, client_id) if one.value is not None), None)
+    found = next((one for one in candidates(definitions, key, user, client_id) if one.decides), None)
+    return None if found is None or found.value is None else found
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -62,14 +62,17 @@ def conflict(members: Iterable[tuple[str, str]]) -> Conflict | None:
             return Conflict(other, other_group, spelling, group)
         if not exact:
             open_prefixes.append((begin, spelling, group))
-    for one, other in pairwise(ordered):
-        if one[2] == other[2] and one[3] != other[3]:
-            return Conflict(one[2], one[3], other[2], other[3])
+    for (*_, spelling, group), (*_, next_spelling, next_group) in pairwise(ordered):
+        if spelling == next_spelling and group != next_group:
+            return Conflict(spelling, group, next_spelling, next_group)
     return None
 
 
 class Members:
     """The members of all groups of one kind, users or client ids; finds the group of a name.
+
+    Attributes:
+        lengths: the lengths of all prefixes, the longest first; a name is looked up once for each.
 
     >>> members = Members()
     >>> members.add("web-*", "team-web")
@@ -82,10 +85,13 @@ class Members:
         self._groups: dict[str, str] = {}  # by spelling
         self._others: dict[str, set[str]] = {}  # further groups of a spelling, where changes have met
         self._lengths: dict[int, int] = {}  # how many prefixes have this length
-        self._longest: tuple[int, ...] = ()
+        self.lengths: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self._groups)
+
+    def __contains__(self, spelling: str) -> bool:
+        return spelling in self._groups
 
     def add(self, spelling: str, group: str) -> None:
         """Add a member, which is not there yet."""
@@ -118,7 +124,7 @@ class Members:
         if found is not None and not name.endswith(ANY_END):
             return found
         length = len(name)
-        for begin in self._longest:
+        for begin in self.lengths:
             if begin <= length:
                 found = groups.get(name[:begin] + ANY_END)
                 if found is not None:
@@ -131,4 +137,4 @@ class Members:
             self._lengths[length] = self._lengths.get(length, 0) + change
             if not self._lengths[length]:
                 del self._lengths[length]
-            self._longest = tuple(sorted(self._lengths, reverse=True))
+            self.lengths = tuple(sorted(self._lengths, reverse=True))

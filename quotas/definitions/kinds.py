@@ -3,9 +3,9 @@
 Definitions, the quotas file, the API, `sluice quotas`, metrics, `/v1`, explanations, events and captures read this
 table instead of naming kinds themselves.
 
-Five kinds have a key that Kafka's tools know. A topic's quotas have the keys of the byte rates, and counts all clients
-together; Kafka has no such quotas, nor connection rates of users. A replication throttle is no quota of an entity, and
-is in the table for the names that it has where waits are shown.
+Five kinds have a key that Kafka's tools know. A topic's quotas have the keys of the byte rates, and count all clients
+together; Kafka has no such quotas, nor connection rates of users, nor rates of catch-up reads. A replication throttle
+is no quota of an entity, and is in the table for the names that it has where waits are shown.
 """
 
 from collections.abc import Mapping
@@ -69,6 +69,7 @@ CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+CATCH_UP_BYTE_RATE: Final = "catch_up_byte_rate"
 
 PRODUCE: Final = Kind(
     name="produce",
@@ -104,6 +105,15 @@ MUTATION: Final = Kind(
     owners=("client",),
     series="mutations",
 )
+CATCH_UP: Final = Kind(  # the part of what a client fetches that is behind the log's end
+    name="catch-up",
+    type="CatchUp",
+    key=CATCH_UP_BYTE_RATE,
+    unit=BYTES,
+    owners=("client",),
+    whole_max=LONG_MAX,
+    series="clients",
+)
 CONNECTION: Final = Kind(
     name="connection",
     type="Connection",
@@ -116,7 +126,7 @@ CONNECTION: Final = Kind(
 TOPIC: Final = Kind(name="topic", type="Topic", unit=BYTES, series="topics")
 REPLICATION: Final = Kind(name="replication", type="Replication", unit=BYTES, holder="broker")
 
-KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION, CONNECTION, TOPIC, REPLICATION)
+KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION, CATCH_UP, CONNECTION, TOPIC, REPLICATION)
 CLIENT_KINDS: Final = tuple(kind for kind in KINDS if "client" in kind.owners)
 BY_NAME: Final[Mapping[str, Kind]] = MappingProxyType({kind.name: kind for kind in KINDS})
 BY_TYPE: Final[Mapping[str, Kind]] = MappingProxyType({kind.type: kind for kind in KINDS})
@@ -133,22 +143,47 @@ CLIENT_KEYS: Final = _keys_of("client")
 USER_KEYS: Final = _keys_of("client", "user")
 IP_KEYS: Final = _keys_of("ip")
 TOPIC_KEYS: Final = _keys_of("topic")
+CAPACITY_KEYS: Final = TOPIC_KEYS  # one for each direction
+KAFKA_KEYS: Final = tuple(key for key in KEYS if key != CATCH_UP_BYTE_RATE)
 BYTE_RATES: Final = tuple(key for key, kind in BY_KEY.items() if kind.unit is BYTES)
 INT_KEYS: Final = tuple(key for key, kind in BY_KEY.items() if kind.whole_max == INT_MAX)
 
-# Sluice's own keys, which say on what terms an entity uses a capacity; Kafka's tools do not know them.
+# Sluice's own keys, which say on what terms an entity uses a capacity, and what is catching up; Kafka's tools do not
+# know them.
 PRODUCER_CEILING: Final = "producer_byte_rate_ceiling"
 CONSUMER_CEILING: Final = "consumer_byte_rate_ceiling"
+CATCH_UP_CEILING: Final = "catch_up_byte_rate_ceiling"
 WEIGHT: Final = "weight"
 EXEMPT: Final = "exempt"
 CEILINGS: Final[Mapping[str, str]] = MappingProxyType(
-    {PRODUCER_BYTE_RATE: PRODUCER_CEILING, CONSUMER_BYTE_RATE: CONSUMER_CEILING}
+    {
+        PRODUCER_BYTE_RATE: PRODUCER_CEILING,
+        CONSUMER_BYTE_RATE: CONSUMER_CEILING,
+        CATCH_UP_BYTE_RATE: CATCH_UP_CEILING,
+    }
 )
-WHOLE_KEYS: Final = (*(key for key, kind in BY_KEY.items() if kind.whole_max is not None), *CEILINGS.values())
-TERM_KEYS: Final = (PRODUCER_CEILING, CONSUMER_CEILING, WEIGHT, EXEMPT)
+CATCH_UP_LAG: Final = (
+    "catch_up_lag"  # in records: what a consumer reads further behind the log's end is catch-up
+)
+WHOLE_KEYS: Final = (
+    *(key for key, kind in BY_KEY.items() if kind.whole_max is not None),
+    *CEILINGS.values(),
+    CATCH_UP_LAG,
+)
+TERM_KEYS: Final = (*CEILINGS.values(), WEIGHT, EXEMPT)
+OWN_KEYS: Final = (*TERM_KEYS, CATCH_UP_LAG)
 WEIGHT_MAX: Final = 1e6
 EACH: Final = "each"  # of a group: each of its members has the group's budget for itself
 MEMBER: Final = "member"  # of a name in a group
 FLAG_KEYS: Final = (EXEMPT, EACH, MEMBER)  # 1.0 or missing
-GROUP_KEYS: Final = (*CLIENT_KEYS, *TERM_KEYS, EACH)
-ALL_KEYS: Final = (*KEYS, *TERM_KEYS, EACH, MEMBER)
+GROUP_KEYS: Final = (*CLIENT_KEYS, *OWN_KEYS, EACH)
+ALL_KEYS: Final = (*KEYS, *OWN_KEYS, EACH, MEMBER)
+
+
+def capacity_key(key: str) -> str:
+    """Return the quota key of the capacity that classes of this quota key share: catch-up reads that of consumers.
+
+    >>> capacity_key(CATCH_UP_BYTE_RATE), capacity_key(PRODUCER_BYTE_RATE)
+    ('consumer_byte_rate', 'producer_byte_rate')
+    """
+    return CONSUMER_BYTE_RATE if key == CATCH_UP_BYTE_RATE else key

@@ -4,7 +4,8 @@
     value    {"v":1,"value":2000000,"by":"admin","from":"10.0.0.4:51000","at":"2026-01-31T12:00:00.000Z"}
              no value (a tombstone) removes the limit
 
-Since each limit has a key of its own, concurrent changes of different limits of one entity both stay. A null name is
+Since each limit has a key of its own, concurrent changes of different limits of one entity both stay, and so do those
+of two members of a group, each of which is an entity with the limit "member". A null name is
 the default entity. Compaction compares keys byte by byte, so an entity has exactly one spelling, that of `key_of`: a
 record with another one is refused, or a tombstone would not remove what it was written for.
 
@@ -20,7 +21,7 @@ from msgspec.json import Decoder, encode
 from quotas.definitions.alterations import entity_of_parts, parts_of
 from quotas.definitions.definitions import check_entity, check_value
 from quotas.definitions.entities import DEFAULT, Entity, ip_name
-from quotas.definitions.kinds import KEYS
+from quotas.definitions.kinds import ALL_KEYS
 from quotas.errors import DefinitionError
 
 VERSION: Final = 1
@@ -161,7 +162,7 @@ def read_key(key: bytes | None) -> tuple[Entity, str]:
         raise RecordError("size", f"a key of {len(key)} bytes")
     found = _decoded(_KEY, key, "key")
     entity, limit = entity_of_parts(found.entity), found.limit
-    if entity is None or limit not in KEYS:
+    if entity is None or limit not in ALL_KEYS:
         raise RecordError("key", "not an entity and a limit")
     try:
         check_entity(entity, "entity")

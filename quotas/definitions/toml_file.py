@@ -49,8 +49,8 @@ from quotas.definitions.kinds import (
     KEYS,
     LONG_MAX,
     MEMBER,
+    OWN_KEYS,
     PRODUCER_BYTE_RATE,
-    TERM_KEYS,
     WHOLE_KEYS,
 )
 from quotas.definitions.toml_groups import Group, edited_group, groups_of, quoted, read_group, render_group
@@ -217,9 +217,11 @@ _CONFIGURATION: Final = (
     "--config takes?"
 )
 _PARTS: Final = ("user", "client_id", "ip", "topic", "group")  # of an entity, as a [[quota]] table names it
-_LIMITS: Final = {key: key for key in (*KEYS, *TERM_KEYS)}  # keys by their names in the file
+_LIMITS: Final = {key: key for key in (*KEYS, *OWN_KEYS)}  # keys by their names in the file
 _CAPACITY_LIMITS: Final = {"in": PRODUCER_BYTE_RATE, "out": CONSUMER_BYTE_RATE}
+_TIMES: Final = frozenset(times.FIELDS)
 _SCOPE: Final = "scope"
+CAPACITY_FIELDS: Final = (_SCOPE, *_CAPACITY_LIMITS)
 _DEFAULT_TEXT: Final = DEFAULT.value
 
 Entries = list[tuple[Entity, dict[str, float]]]
@@ -453,12 +455,8 @@ def parse_limit(value: object, path: str) -> float:
 def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, float]]:
     """Return the entity and the limits of one `[[quota]]` table."""
     names: dict[str, Name] = {}
-    when: dict[str, object] = {}
     for key, value in table.items():
-        if key in _LIMITS:
-            continue
-        if key in times.FIELDS:
-            when[key] = value
+        if key in _LIMITS or key in times.FIELDS:
             continue
         if key not in _PARTS:
             known = (*_PARTS, *_LIMITS, *times.FIELDS)
@@ -466,38 +464,31 @@ def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, fl
         if not isinstance(value, str):
             raise DefinitionError(f"{path}.{key}", f"must be a string, not {shown(value)}")
         names[key] = DEFAULT if value == _DEFAULT_TEXT else value
-    entity = _entity(names, when, path)
+    entity = canonical(Entity(**names))  # type: ignore[arg-type]  # a default group is refused by check_entity
+    check_entity(entity, path)
+    if not _TIMES.isdisjoint(table):
+        when = {field: table[field] for field in times.FIELDS if field in table}
+        entity = entity._replace(when=str(times.read(when, path)))
+    if entity.group is not None and len(names) > 1:
+        others = " or ".join(part for part in _PARTS if part != "group")
+        raise DefinitionError(f"{path}.group", f"{entity.group!r} cannot be combined with {others}")
     values = _values(entity, table, path)
     if not values:
         raise DefinitionError(path, f"{_describe(QUOTA, [(entity, {})])} has no limit")
-    check_ceilings(values, path)
+    if len(values) > 1:
+        check_ceilings(values, path)
     return entity, values
 
 
-def _entity(names: Mapping[str, Name], when: Mapping[str, object], path: str) -> Entity:
-    group = names.get("group")
-    entity = Entity(
-        names.get("user"),
-        names.get("client_id"),
-        names.get("ip"),
-        names.get("topic"),
-        group if group is None else str(group) if group is not DEFAULT else _DEFAULT_TEXT,
-        when=str(times.read(when, path)) if when else None,
-    )
-    if group is not None and len(names) > 1:
-        others = " or ".join(part for part in _PARTS if part != "group")
-        raise DefinitionError(f"{path}.group", f"{group!r} cannot be combined with {others}")
-    entity = canonical(entity)
-    check_entity(entity, path)
-    return entity
-
-
 def _values(entity: Entity, table: Mapping[str, object], path: str) -> dict[str, float]:
+    names = _names_of(entity)
     values: dict[str, float] = {}
-    for name, key in _names_of(entity).items():
-        if name in table and not (key == EXEMPT and table[name] is False):
-            values[key] = parse_value(key, table[name], f"{path}.{name}")
-            check_value(entity, key, values[key], f"{path}.{name}")
+    for name, written in table.items():
+        key = names.get(name)
+        if key is not None and not (key == EXEMPT and written is False):
+            where = f"{path}.{name}"
+            values[key] = value = parse_value(key, written, where)
+            check_value(entity, key, value, where)
     return values
 
 
@@ -505,8 +496,8 @@ def _capacity(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str,
     """Return the entity and the values of one `[[capacity]]` table."""
     for name, value in table.items():
         if name != _SCOPE and name not in _CAPACITY_LIMITS:
-            known = (_SCOPE, *_CAPACITY_LIMITS)
-            raise DefinitionError(f"{path}.{name}", f"unknown key, value {shown(value)}; {hint(name, known)}")
+            problem = f"unknown key, value {shown(value)}; {hint(name, CAPACITY_FIELDS)}"
+            raise DefinitionError(f"{path}.{name}", problem)
     scope = table.get(_SCOPE)
     if scope not in CAPACITY_SCOPES:
         raise DefinitionError(
@@ -648,7 +639,7 @@ class Document:
                 if not limits and code(*entity) not in self._pieces:
                     continue
             name = code(*entity)
-            text = self._pieces.get(name, "")
+            text = edit.get(name, self._pieces.get(name, ""))
             if limits:
                 if name not in self._pieces:
                     self._separate(edit, name)
@@ -667,7 +658,7 @@ class Document:
         piece_name, before = _group_piece(name), self._group(name)
         if group == before:
             return
-        text = self._pieces.get(piece_name, "")
+        text = edit.get(piece_name, self._pieces.get(piece_name, ""))
         if group.empty:
             edit[piece_name] = "".join(_comments(text))
             return

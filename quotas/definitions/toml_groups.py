@@ -22,7 +22,7 @@ CLIENT_IDS: Final = "client_ids"
 USERS: Final = "users"
 BUDGET: Final = "budget"
 TOGETHER: Final = "together"
-_FIELDS: Final = (NAME, CLIENT_IDS, USERS, BUDGET)
+FIELDS: Final = (NAME, CLIENT_IDS, USERS, BUDGET)
 
 Limits = Mapping[str, float]
 
@@ -85,8 +85,8 @@ def read_group(table: Mapping[str, object], path: str) -> Group:
         DefinitionError: a field is unknown, missing, or invalid.
     """
     for field in table:
-        if field not in _FIELDS:
-            raise DefinitionError(f"{path}.{field}", f"unknown key; {hint(field, _FIELDS)}")
+        if field not in FIELDS:
+            raise DefinitionError(f"{path}.{field}", f"unknown key; {hint(field, FIELDS)}")
     name, budget = table.get(NAME), table.get(BUDGET, TOGETHER)
     if not isinstance(name, str) or not name:
         raise DefinitionError(f"{path}.{NAME}", "must be the name of the group, a string that is not empty")

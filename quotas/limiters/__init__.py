@@ -9,6 +9,7 @@
     fair_queue      start-time fair queueing among the channels of one identity
     announced       Produce requests that are charged before their bytes have arrived
     under_way       Fetch requests that are at their brokers
+    batches         the batches that a channel was given, and a max_bytes that ends with a whole one
     gcra            the virtual schedule of policy `schedule`
     virtual_time    what enforcement would have cost, while quotas are only observed: time, and bytes left to send
 

@@ -46,12 +46,14 @@ class SampledLimiter(SampledLimit):
         "_next_ms",
         "enforced",
         "throttles",
+        "uncounted",
         "version",
     )
 
     def __init__(self, limit: float, options: EngineOptions, now_ms: int) -> None:
         super().__init__(limit, options.window_samples, int(options.window_seconds * 1000))
         self.throttles: set[Counted] = set()
+        self.uncounted = 0
         self.version: object = None
         self.enforced = True
         self._in_flight = 0  # expected bytes of Fetches at the broker
@@ -73,8 +75,8 @@ class SampledLimiter(SampledLimit):
                 flow.sample = self._rate.sample
 
     def used(self) -> int:
-        """Return the bytes counted so far by all attached throttles."""
-        return sum(throttle.total for throttle in self.throttles)
+        """Return the bytes counted so far by all throttles while they were attached."""
+        return sum(throttle.total for throttle in self.throttles) + self.uncounted
 
     def use_up_burst(self, now_ms: int) -> None:
         """Do nothing: a new limiter starts with empty windows, as in Kafka."""

@@ -148,6 +148,9 @@ class Flow:
     connection: ConnectionTime | None = None  # its time, as it would be if quotas were enforced
     hold_ms_max: int = MS_UNBOUNDED  # the channel's own bound of a hold, for group members
     expected: int = 0  # bytes of the last Fetch response: the estimate for the next one
+    # The smallest and the largest batch of its last Fetch responses, in bytes (`batches`); 0 = none was seen.
+    batch_least: int = 0
+    batch_most: int = 0
     admitted: int = -1  # bytes charged for the Fetch at the broker; -1 = none
     forwarded_ms: int = 0  # when that Fetch was forwarded
     wait_ms_max: int = MS_UNBOUNDED  # the longest time that it may wait at the broker
@@ -166,7 +169,9 @@ class Flow:
     # The rest belongs to policy `schedule`.
     until_ms: int = 0  # the schedule's time after the charge of the request under way
     returned_ms: int = 0  # the schedule's returned time at that moment
-    granted: int = 0  # bytes that the Fetch under way may ask for
+    granted: int = (
+        0  # bytes that the response to the Fetch under way may have, unless its first batch is larger
+    )
     exposed: int = 0  # bytes that its response may bring beyond the charge
     tag: int = 0  # the virtual time, in bytes, at which this channel's next request begins
     start: int = 0  # the same for the Fetch at the broker
@@ -194,6 +199,7 @@ class Limiter(Lendable, Protocol):
     """Decides on requests by one policy, `kip13` or `schedule`, for all clients that share a quota or for a topic."""
 
     throttles: set[Counted]  # the attached ones
+    uncounted: int  # of those that are not attached any more, less what the attached ones had before
     version: object  # the engine's version when it was last configured
     enforced: bool  # whether the engine enforced at that time
     virtual_time: BudgetTime | None  # None before the first bytes that are only observed

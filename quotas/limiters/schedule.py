@@ -32,10 +32,18 @@ from math import ceil
 from typing import Final
 
 from quotas.limiters.announced import ARRIVAL_MS, Announcements
+from quotas.limiters.batches import whole_batches
 from quotas.limiters.fair_queue import FairQueue
 from quotas.limiters.gcra import VirtualSchedule
 from quotas.limiters.limiter import ADMITTED, Counted, Decision, Flow, LimiterKey
-from quotas.limiters.under_way import CROWDED_WAIT_MS, EXPOSED_SHARE, FETCH_WAIT_MS_MAX, FetchesUnderWay
+from quotas.limiters.under_way import (
+    CROWDED_WAIT_MS,
+    EXPOSED_SHARE,
+    FETCH_WAIT_MS_MAX,
+    HEAD_BYTES_MAX,
+    HEAD_SHARE,
+    FetchesUnderWay,
+)
 from quotas.options import EngineOptions
 
 SWEEP_MS: Final = 100
@@ -57,12 +65,14 @@ class ScheduledLimiter(VirtualSchedule):
         "enforced",
         "limiter_key",
         "throttles",
+        "uncounted",
         "version",
     )
 
     def __init__(self, limit: float, options: EngineOptions, now_ms: int) -> None:
         super().__init__(limit, int(options.burst_seconds * 1000), now_ms)
         self.throttles: set[Counted] = set()
+        self.uncounted = 0
         self.version: object = None
         self.enforced = True
         self.limiter_key: LimiterKey | None = None
@@ -87,8 +97,8 @@ class ScheduledLimiter(VirtualSchedule):
         return True
 
     def used(self) -> int:
-        """Return the bytes counted so far by all attached throttles."""
-        return sum(throttle.total for throttle in self.throttles)
+        """Return the bytes counted so far by all throttles while they were attached."""
+        return sum(throttle.total for throttle in self.throttles) + self.uncounted
 
     def _under_way(self) -> tuple[Flow, ...]:
         return (*self._fetches.flows, *self._announcements.flows)
@@ -213,11 +223,26 @@ class ScheduledLimiter(VirtualSchedule):
         fetches.begin(flow, expected, known > 0, len(self._queue.flows), now_ms)
         return ADMITTED
 
-    def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:  # noqa: ARG002 - kip13 needs it
-        """Return the max_bytes of an admitted Fetch: at most its fair share of what half a second allows."""
-        if requested < flow.granted:  # the exposed bytes stay: the batch may be larger than both
-            flow.granted = max(1, requested)
-        return flow.granted or 1
+    def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:
+        """Return the max_bytes of an admitted Fetch: at most its fair share of what half a second allows.
+
+        It leaves room for what a response has besides records, and ends with a whole batch (`batches`). The exposed
+        bytes stay: the first batch may be larger than all of these.
+        """
+        granted = flow.granted
+        head = granted // HEAD_SHARE
+        if head > HEAD_BYTES_MAX:
+            head = HEAD_BYTES_MAX
+        granted -= head
+        if requested < granted:
+            granted = requested
+            flow.granted = granted + head
+        if granted < 1:
+            return 1
+        if not flow.batch_most:
+            return granted
+        share = self._fetches.share(len(self._queue.flows))
+        return whole_batches(flow, granted, share, now_ms - flow.due_ms)
 
     def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
         """Charge the response's actual size in place of the expected one; returns the mute until the next Fetch may

@@ -19,6 +19,10 @@ from quotas.limiters.limiter import GRACE_MS, Flow
 
 # A forwarded Fetch may ask for its share of this much time of the rate.
 FETCH_QUANTUM_MS: Final = 500
+# Brokers count records alone against max_bytes. So a Fetch asks for less than it may bring, by one part in this many
+# and at most by the heads of 100 partitions; otherwise a response cut at max_bytes would be taken for a large batch.
+HEAD_SHARE: Final = 32
+HEAD_BYTES_MAX: Final = 4_096
 # An idle channel's Fetch may ask for this much time of the rate, at most the default of max.partition.fetch.bytes.
 IDLE_FETCH_MS: Final = 100
 IDLE_FETCH_BYTES_MAX: Final = 1_048_576
@@ -101,7 +105,7 @@ class FetchesUnderWay:
         self._floor = min(self._idle, BATCH_BYTES_MIN, burst // IDLE_AT_A_TIME)
 
     def begin(self, flow: Flow, expected: int, known: bool, waiting: int, now_ms: int) -> None:
-        """Register a Fetch that is forwarded; sets `Flow.granted`, its largest max_bytes, and `Flow.exposed`.
+        """Register a Fetch that is forwarded; sets `Flow.granted`, the bytes it may bring, and `Flow.exposed`.
 
         Args:
             expected: the bytes that it was charged with.
@@ -129,6 +133,10 @@ class FetchesUnderWay:
             brings = self._floor
         flow.exposed = exposed = brings - expected if brings > expected else 0
         self.exposed += exposed
+
+    def share(self, waiting: int) -> int:
+        """Return the bytes that each channel may ask for if this Fetch's, those of others and `waiting` more go on."""
+        return self._quantum // max(1, len(self.flows) + waiting)
 
     def expected_share(self, expected: int, waiting: int) -> int:
         """Return how many of the expected bytes a Fetch will be granted while `waiting` other channels wait.

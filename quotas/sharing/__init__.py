@@ -5,6 +5,7 @@
                     member for its workers
     lessee          the shares of one process
     budgets         the shares in this process's limiters, and their demands
+    capacities      what promised rates leave of a capacity, divided among its classes as loans
     followers       the same for followers' quotas (KIP-73)
     member          lessee and lessor in one: leases to its workers what the holder has leased to it
 

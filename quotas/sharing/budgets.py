@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Final, Protocol, cast
 
 from quotas.definitions.entities import BucketKey, code, entity_of
+from quotas.definitions.kinds import capacity_key
 from quotas.limiters.limiter import Borrowing, Decision, Lendable, LimiterKey
 from quotas.sharing.followers import FollowerShares
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report, Wish, is_loan, loan_key, rate_key
@@ -63,6 +64,12 @@ class Limiters(Protocol):
     """The owner of the limiters: the engine, as far as `Budgets` uses it."""
 
     lease_until_ms: int | None  # from then on limiters take their shares again before they are used
+
+    def names(self, limiter_key: LimiterKey) -> bool:
+        """Whether an entry is about exactly the clients of this limiter; names below a default are without a bound."""
+
+    def admit_newcomers(self) -> None:
+        """Give new names that have sent something a limiter of their own."""
 
     def capacity(self, limiter_key: LimiterKey) -> float:
         """Return the capacity in bytes/s that a limiter's class shares; 0 if none is stated."""
@@ -152,17 +159,19 @@ class _Use:
     Attributes:
         key: of its loans.
         capacity: bytes/s.
+        named: whether an entry is about exactly this class.
         promised: the limit of all processes together, in bytes/s, when it began.
         rate: bytes/s that pass, averaged.
         wish: the demand that was reported last; None for none.
     """
 
-    __slots__ = ("_enough_ms", "_sample", "capacity", "key", "limiter", "promised", "rate", "wish")
+    __slots__ = ("_enough_ms", "_sample", "capacity", "key", "limiter", "named", "promised", "rate", "wish")
 
-    def __init__(self, key: str, limiter: Borrowing, capacity: float, now_ms: int) -> None:
+    def __init__(self, key: str, limiter: Borrowing, capacity: float, named: bool, now_ms: int) -> None:
         self.key = key
         self.limiter = limiter
         self.capacity = capacity
+        self.named = named
         self.promised = limiter.limit
         self.rate = 0.0
         self.wish: Wish | None = None
@@ -232,13 +241,11 @@ class Budgets:
         self._limiters: dict[str, Lendable] = {}
         self._named: dict[Lendable, _Named] = {}  # in the order in which their demands were computed
         self._wishes: dict[str, Wish] = {}
-        self._uses: dict[
-            Lendable, _Use
-        ] = {}  # of classes that share a capacity, in the order of their measurement
+        # Of classes that share a capacity, in the order of their measurement.
+        self._uses: dict[Lendable, _Use] = {}
         self._promised: dict[tuple[str, int], float] = {}  # bytes/s in sum, by quota key and broker
-        self._standby: dict[
-            tuple[str, int], float
-        ] = {}  # the part of its rate that a class without a demand has
+        # The part of its rate that a class without a demand has, if no entry names it.
+        self._standby: dict[tuple[str, int], float] = {}
         self.followers: FollowerShares | None = None
         self.begins: Callable[[], object] = lambda: None
 
@@ -287,7 +294,7 @@ class Budgets:
         if use is None:
             limiter.lend(share, now_ms)
             return
-        if not lessee.has(key):
+        if not use.named and not lessee.has(key):
             assert limiter.limiter_key is not None, "a limiter of a class has a key"
             share *= self._standby.get(_place(limiter.limiter_key), 1.0)
         use.limiter.lend(share, now_ms, use.capacity * lessee.share(use.key, now_ms))
@@ -299,14 +306,16 @@ class Budgets:
         place = _place(limiter_key)
         promised = self._promised.get(place, 0.0)
         before = self._uses.pop(limiter, None)
-        if before is not None:
+        if before is not None and not before.named:
             promised -= before.promised
+        if before is not None:
             self._wishes.pop(before.key, None)
         use = None
         if capacity:
             borrowing = cast(Borrowing, limiter)
-            use = self._uses[limiter] = _Use(loan_key(key), borrowing, capacity, now_ms)
-            promised += use.promised
+            named = self._owner.names(limiter_key)
+            use = self._uses[limiter] = _Use(loan_key(key), borrowing, capacity, named, now_ms)
+            promised += 0.0 if use.named else use.promised
         self._promised[place] = promised
         # Many classes that were idle may begin at the same moment: together they have no more than the capacity then.
         standby = min(1.0, capacity / promised) if capacity and promised > 0 else 1.0
@@ -374,6 +383,7 @@ class Budgets:
             self._apply(now_ms)
         elif lessee.lapse(now_ms):
             self._owner.refresh(lessee.usable_until_ms)
+        self._owner.admit_newcomers()
         self._renew(now_ms)
         self._measure(now_ms)
         lessee.wish(self._wishes if self.followers is None else self._wishes | self.followers.wishes(now_ms))
@@ -439,5 +449,5 @@ class Budgets:
 
 
 def _place(limiter_key: LimiterKey) -> tuple[str, int]:
-    """Return the quota key and the broker of a limiter."""
-    return limiter_key[0], limiter_key[2]
+    """Return the quota key of the capacity and the broker of a limiter."""
+    return capacity_key(limiter_key[0]), limiter_key[2]

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple, Protocol
 
 from quotas.definitions.classes import UNPROMISED_PART, Capacity, Terms, promised
 from quotas.definitions.entities import BucketKey
+from quotas.definitions.kinds import capacity_key
 from quotas.limiters.limiter import ALL_BROKERS
 from quotas.sharing.budgets import limiter_key_of
 from quotas.sharing.lease_values import Wish, is_loan, rate_key
@@ -99,12 +100,14 @@ class ClassState(NamedTuple):
     """One class of a capacity, in bytes/s.
 
     Args:
+        quota_key: of its rate: what is read behind the log's end is a class of its own.
         bucket: whose requests it counts; None if the name is too long for a key.
         demand: what it could use.
         rate: what it has of its rate.
         lent: what it has beyond its rate.
     """
 
+    quota_key: str
     bucket: BucketKey | None
     terms: Terms
     demand: float
@@ -138,10 +141,12 @@ class _Class:
 
     Attributes:
         key: of its loan.
+        quota_key: of its rate.
         bucket: None if its name is too long to be in a key; then it borrows nothing.
     """
 
     key: str
+    quota_key: str
     bucket: BucketKey | None
     terms: Terms
     demand: float = 0.0
@@ -211,7 +216,7 @@ class Capacities:
         """Yield the capacities in use, as they were divided last."""
         for (quota_key, broker), pool in self._pools.items():
             classes = tuple(
-                ClassState(one.bucket, one.terms, one.demand, one.rate, one.lent)
+                ClassState(one.quota_key, one.bucket, one.terms, one.demand, one.rate, one.lent)
                 for one in pool.classes.values()
             )
             yield CapacityState(quota_key, broker, pool.rate, pool.shrunk, pool.left, classes)
@@ -226,9 +231,9 @@ class Capacities:
                 return
             capacity, terms = found
             quota_key, bucket, broker = limiter_key
-            place = self._places[key] = quota_key, ALL_BROKERS if capacity.cluster else broker
+            place = self._places[key] = capacity_key(quota_key), ALL_BROKERS if capacity.cluster else broker
             pool = self._pools.setdefault(place, _Pool(capacity.rate))
-            pool.classes[key] = _Class(key, bucket, terms)
+            pool.classes[key] = _Class(key, quota_key, bucket, terms)
         self._pools[place].due = True
 
     def _terms(
@@ -247,7 +252,7 @@ class Capacities:
         """Read the terms of all classes again, since definitions have changed."""
         for place, pool in list(self._pools.items()):
             for one in list(pool.classes.values()):
-                found = self._terms((place[0], one.bucket, place[1]), quotas)
+                found = self._terms((one.quota_key, one.bucket, place[1]), quotas)
                 if found is None:
                     self._forget(pool, one, leases)
                 else:

@@ -24,9 +24,7 @@ from quotas.throttles.prediction import predict
 class Source(ThrottleSource, Protocol):
     """The part of the engine that a throttle of bytes uses."""
 
-    def attach(
-        self, key: str, user: str, client_id: str, broker: int, now_ms: int
-    ) -> tuple[float | None, Limiter | None]:
+    def attach(self, throttle: "Throttle", now_ms: int) -> tuple[float | None, Limiter | None]:
         """Return the client's limit in bytes/s, and the limiter of all clients that share it; both None: unlimited."""
 
     def release(self, limiter: Limiter, throttle: "Throttle") -> None:
@@ -224,6 +222,17 @@ class Throttle(ClientThrottle):
             self.count(decision.throttle_ms)
         return decision
 
+    def fetched_none(self, flow: Flow, now_ms: int) -> None:
+        """Give back the charge of an admitted Fetch whose response brought nothing that counts here."""
+        if flow.limiter is not None and flow.admitted >= 0:
+            flow.limiter.fetched(flow, 0, now_ms)
+        self.vacate(flow, now_ms)
+
+    def vacate(self, flow: Flow, now_ms: int) -> None:
+        """Leave the channel's place in the queue to others: its next Fetch is decided on by another throttle."""
+        if flow.limiter is not None:
+            flow.limiter.leave(flow, now_ms)
+
     def delivered(self, flow: Flow, size: int, now_ms: int) -> Decision:
         """Charge a response without a preceding `fetch`; the result is that of `fetched`.
 
@@ -261,6 +270,10 @@ class Throttle(ClientThrottle):
         if self._version is not self._source.version:
             self._refresh(now_ms)
 
+    def attach_again(self) -> None:
+        """Ask for the limiter again at the next use."""
+        self._version = None
+
     def detach(self) -> None:
         """Detach from the limiter; the next call attaches again."""
         if self._limiter is not None:
@@ -271,10 +284,11 @@ class Throttle(ClientThrottle):
         self._source.end_lease(now_ms)
         self.begin(now_ms)
         before = self._limiter
-        self.limit, after = self._source.attach(self.key, self.user, self.client_id, self.broker, now_ms)
+        self.limit, after = self._source.attach(self, now_ms)
         if after is not before:
             if after is not None:
                 after.throttles.add(self)
+                after.uncounted -= self.total
             self._limiter = after
             if before is not None:
                 self._source.release(before, self)

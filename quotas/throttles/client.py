@@ -1,12 +1,12 @@
-"""All throttles of one client at one broker (KIP-13, KIP-599, the request quota).
+"""All throttles of one client at one broker (KIP-13, KIP-599, the request quota, catch-up reads).
 
 Produce and Fetch bytes are counted for every client; the other throttles are created at their first use. `engine` holds
 these objects, and removes them when they are idle.
 """
 
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 
-from quotas.definitions.kinds import FETCH, MUTATION, PRODUCE
+from quotas.definitions.kinds import CATCH_UP, FETCH, MUTATION, PRODUCE
 from quotas.throttles.bandwidth import Source, Throttle
 from quotas.throttles.figures import ClientThrottle
 from quotas.throttles.mutation import MutationQuotas, MutationThrottle
@@ -17,7 +17,7 @@ from quotas.throttles.request import RequestQuotas, RequestThrottle
 class ClientQuota:
     """All throttles of one client at one broker, one for each kind of quota; that of mutations is for all brokers."""
 
-    source: InitVar[Source]
+    _source: Source
     user: str
     client_id: str
     broker: int
@@ -27,12 +27,18 @@ class ClientQuota:
     fetch: Throttle = field(init=False)
     _mutations: MutationThrottle | None = field(default=None, init=False)  # at its first use: few need it
     _requests: RequestThrottle | None = field(default=None, init=False)  # likewise
+    _catch_up: Throttle | None = field(default=None, init=False)  # likewise
+    _catches_up: bool = field(
+        default=False, init=False
+    )  # whether it has a limit, at this version of the engine
+    _catch_up_version: object = field(default=None, init=False)
+    catch_up_lag: int = field(default=0, init=False)  # in records, at this version too
     last_activity: int = field(default=-1, init=False)  # `activity` at the last check for expiry
     last_active_ms: int = field(default=0, init=False)
 
-    def __post_init__(self, source: Source) -> None:
-        self.produce = Throttle(source, PRODUCE, self.user, self.client_id, self.broker)
-        self.fetch = Throttle(source, FETCH, self.user, self.client_id, self.broker)
+    def __post_init__(self) -> None:
+        self.produce = Throttle(self._source, PRODUCE, self.user, self.client_id, self.broker)
+        self.fetch = Throttle(self._source, FETCH, self.user, self.client_id, self.broker)
 
     @property
     def mutations(self) -> MutationThrottle:
@@ -48,9 +54,27 @@ class ClientQuota:
             self._requests = self._request_quotas.client(self.user, self.client_id, self.broker)
         return self._requests
 
+    def catch_up(self, now_ms: int) -> Throttle | None:
+        """Return the throttle of what the client reads behind the log's end; None if it has no limit for that.
+
+        Ask only if any client has such a limit (`Engine.limits_catch_up`).
+        """
+        source = self._source
+        if self._catch_up_version is not source.version:
+            self._catch_up_version = source.version
+            limit, _ = source.definitions.limit(CATCH_UP.key, self.user, self.client_id)
+            self._catches_up = limit is not None
+            if limit is not None:
+                self.catch_up_lag = source.definitions.catch_up_lag(self.user, self.client_id)
+            if self._catch_up is not None:
+                self._catch_up.refresh(now_ms)  # without a limit it leaves its limiter
+            elif limit is not None:
+                self._catch_up = Throttle(source, CATCH_UP, self.user, self.client_id, self.broker)
+        return self._catch_up if self._catches_up else None
+
     def by_kind(self) -> tuple[ClientThrottle | None, ...]:
         """Return the throttle of each kind in the order of CLIENT_KINDS; None before its first use."""
-        return self.produce, self.fetch, self._requests, self._mutations
+        return self.produce, self.fetch, self._requests, self._mutations, self._catch_up
 
     def throttles(self) -> list[ClientThrottle]:
         """Return the throttles that have been used."""
@@ -102,3 +126,6 @@ class ClientQuota:
         if self._requests is not None:
             self._requests.detach()
             self._requests = None
+        if self._catch_up is not None:
+            self._catch_up.detach()
+            self._catch_up = self._catch_up_version = None

@@ -92,12 +92,15 @@ NODE: Final = 1
 
 _NOBODY: Final = 65534
 _AS_NOBODY: Final = ("setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups")
-_START_SECONDS: Final = 20.0
+_START_SECONDS: Final = 90.0  # under valgrind, on a loaded machine
 RATE_NEVER_REACHED: Final = 100_000_000_000
 """100 GB/s: every byte is counted against a quota, and none is ever held back."""
 NEVER_HELD: Final = {
     "<default>": {"producer_byte_rate": RATE_NEVER_REACHED, "consumer_byte_rate": RATE_NEVER_REACHED}
 }
+CAPACITY_NEVER_REACHED: Final = (
+    f'[[capacity]]\nscope = "cluster"\nin = {10 * RATE_NEVER_REACHED}\nout = {10 * RATE_NEVER_REACHED}\n'
+)
 
 Started = tuple[list[str], int, int]
 """A lane's command line, the port that clients end up at, and the one that they begin at."""
@@ -208,15 +211,17 @@ class Lanes:
         captures: bool = False,
         tls: Path | None = None,
         admin: str = "",
+        shares: bool = False,
     ) -> Path:
-        """Write the configuration of a gateway; return its path."""
+        """Write the configuration of a gateway, whose clients share a capacity if `shares`; return its path."""
         sections: dict[str, Mapping[str, object]] = {"admin": {"bind": admin}}
         if captures:
             directory = str(self._directory / f"{name}-capture")
             sections["capture"] = {"directory": directory, "rotate_seconds": 5}
         if tls:
             sections["listeners.tls"] = {"cert_file": str(tls)}
-        return self._write(name, ports, sections=sections, policy=policy)
+        more = {"quotas_text": CAPACITY_NEVER_REACHED} if shares else {}
+        return self._write(name, ports, sections=sections, policy=policy, **more)
 
     def _can(self, name: str) -> bool:
         if name in (HAPROXY, HAPROXY_SASL, HAPROXY_TLS) and find_haproxy() is None:

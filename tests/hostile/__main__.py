@@ -1,9 +1,9 @@
-"""`make hostile`: every attack in its long form, and the table in docs/security.md.
+"""`make hostile`: every attack in its long form, and the tables in docs/security.md.
 
     python -m tests.hostile [--seconds 60] [--only FAMILY]... [--dry]
 
 It exits with 1 where a bar is not held. Nothing else should run beside it. What was measured before is kept beside this
-module, in `before.json`: the same attacks on the commit before issue 14.
+module, in `before.json`: the same attacks on the commit before issue 14, those of `borrowing` on the first that lent.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import Final
 
 from tests.bench.report import replace_between
 from tests.cluster import processes
-from tests.hostile.attacks import owning, remembering, stalling, standing, stopping
+from tests.hostile.attacks import borrowing, owning, remembering, stalling, standing, stopping
 from tests.hostile.attacks.evasions import FETCHING, NAMING, PRODUCING, Evasion, Outcome
 from tests.hostile.attacks.evasions import measure as evade
 from tests.hostile.scene import QUOTA, Row
@@ -34,13 +34,15 @@ _FAMILIES: Final = {
     "owning": owning,
 }
 EVASIONS: Final = {"producing": PRODUCING, "fetching": FETCHING, "naming": NAMING}
+_BORROWING: Final = "borrowing"
+_BORROWING_SECONDS: Final = 12.0
 
 Figures = Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row of the table; figures and bars in the order of `unit`'s words."""
+    """One row of a table, that of this block of the document; figures and bars in the order of `unit`'s words."""
 
     key: str
     finding: int
@@ -48,6 +50,7 @@ class Line:
     unit: str
     figures: Sequence[float]
     bars: Sequence[float]
+    block: str = "hostile"
 
     @property
     def held(self) -> bool:
@@ -68,6 +71,9 @@ def lines(families: Sequence[str], seconds: float, beside: int) -> Iterator[Line
                     beside=1 if family == "naming" else beside,
                 )
                 yield from (_of_outcome(each, policy) for each in outcomes)
+        elif family == _BORROWING:
+            borrowed = borrowing.measure(borrowing.BORROWINGS, min(seconds, _BORROWING_SECONDS))
+            yield from map(_of_borrowing, borrowed)
         else:
             module = _FAMILIES[family]
             found = module.measure()
@@ -85,6 +91,12 @@ def _of_outcome(found: Outcome, policy: str) -> Line:
         (found.factor_of_second, found.factor_of_run),
         (allowance.in_second / QUOTA, allowance.in_run / QUOTA / found.seconds),
     )
+
+
+def _of_borrowing(found: borrowing.Found) -> Line:
+    what = found.borrowing
+    unit = "neighbour lacks / × part / × capacity"
+    return Line(what.name, 30, what.what, unit, found.figures, found.bars, _BORROWING)
 
 
 def _of_row(row: Row, figure: float) -> Line:
@@ -131,7 +143,7 @@ def read_before() -> Figures:
 
 def main() -> int:
     """Run, print, write; gives the exit code."""
-    families = ["stopping", "stalling", "remembering", "standing", "owning", *EVASIONS]
+    families = ["stopping", "stalling", "remembering", "standing", "owning", *EVASIONS, _BORROWING]
     parser = argparse.ArgumentParser(prog="python -m tests.hostile")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each evasion runs")
     parser.add_argument("--beside", type=int, default=4, help="evasions at a time")
@@ -143,11 +155,12 @@ def main() -> int:
     for row in lines(options.only or families, options.seconds, options.beside):
         rows.append(row)
         print(render([row], {}).splitlines()[-1], flush=True)
-    text = render(rows, read_before())
-    print(text)
-    if not options.dry:
-        document = ROOT / "docs" / "security.md"
-        document.write_text(replace_between(document.read_text(), "hostile", f"{text}\n"))
+    for block in dict.fromkeys(row.block for row in rows):
+        text = render([row for row in rows if row.block == block], read_before())
+        print(text)
+        if not options.dry:
+            document = ROOT / "docs" / "security.md"
+            document.write_text(replace_between(document.read_text(), block, f"{text}\n"))
     return 0 if all(row.held for row in rows) else 1
 
 

@@ -55,6 +55,7 @@ def test_base_install_is_the_proxy_alone(installed: Path, tmp_path: Path) -> Non
         "kafka-sluice",
         "msgspec",
         "prometheus-client",
+        "tzdata",
         "uvloop",
     }
 

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from proxy.cli import parser
+from release.images import TARGETS
 from tests.packaging.conftest import ROOT, bare_environment, run
 
 _HOST: Final = ROOT / ".github"
@@ -167,9 +168,13 @@ def test_ci_has_every_python_that_the_package_supports() -> None:
 
 def test_images_of_a_release_are_those_of_the_dockerfile() -> None:
     stages = re.findall(r"^FROM \S+ AS ([a-z]+)$", (ROOT / "docker" / "Dockerfile").read_text(), re.MULTILINE)
-    matrix = _load(_HOST / "workflows" / "release.yml")["jobs"]["images"]["strategy"]["matrix"]["include"]
+    release = _HOST / "workflows" / "release.yml"
+    matrix = _load(release)["jobs"]["images"]["strategy"]["matrix"]["include"]
+    built = [step["with"]["target"] for _, step in _steps(release) if "target" in step.get("with", {})]
 
-    assert {image["target"] for image in matrix} <= set(stages)
+    assert {image["target"] for image in matrix} == set(TARGETS) <= set(stages)
+    assert built == ["${{ matrix.target }}", "bill"]
+    assert "bill" in stages
     assert all(
         image["suffix"] == ("" if image["target"] == "proxy" else f"-{image['target']}") for image in matrix
     )

@@ -10,6 +10,8 @@ from protocol.api import FETCH, HEARTBEAT, PRODUCE
 from proxy.capture.recorder import QUOTAS, Records
 from proxy.capture.tables import Tables
 from proxy.channel import Head, Row, RowOrigin, complete_frame
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import code
 
 OFFSET_NS = 1_700_000_000_123_456_789
 TOPIC_ID = bytes(range(16))
@@ -55,6 +57,7 @@ def published(row: list[Any]) -> dict[str, Any]:
     """The columns of a row, one by one, as `protocol.capture` defines them."""
     head, origin = row[Row.HEAD], row[Row.ORIGIN]
     version = head[Head.API_VERSION]
+    has_class = head[Head.API_KEY] in (PRODUCE, FETCH)
     return {
         "wall_ms": (row[Row.HANDLED_NS] + OFFSET_NS) // 1_000_000,
         "mono_us": row[Row.HANDLED_NS] // 1000,
@@ -79,6 +82,7 @@ def published(row: list[Any]) -> dict[str, Any]:
             {"topic": topic(raw, version), "partition": index, "bytes": size, "records": records}
             for raw, index, size, records in row[Row.PARTITIONS]
         ],
+        "class": escaped(code(None, origin.client_id)) if has_class else "",
     }
 
 
@@ -87,7 +91,7 @@ def published(row: list[Any]) -> dict[str, Any]:
 def test_records_give_the_rows_that_were_made(data: st.DataObject) -> None:
     origins = data.draw(st.lists(ORIGINS, min_size=1, max_size=3))
     rows = data.draw(st.lists(rows_of(origins), min_size=1, max_size=8))
-    records, tables = Records(), Tables("run", KNOWN.get)
+    records, tables = Records(), Tables("run", KNOWN.get, Definitions().limit)
     for _ in range(2):  # the buffer is used again
         for row in rows:
             records.add(row)
@@ -103,7 +107,7 @@ def test_records_give_the_rows_that_were_made(data: st.DataObject) -> None:
 def test_frames_stay_with_their_rows(data: st.DataObject) -> None:
     origins = data.draw(st.lists(ORIGINS, min_size=1, max_size=2))
     rows = data.draw(st.lists(rows_of(origins), min_size=2, max_size=6))
-    records, tables = Records(), Tables("run", KNOWN.get, frames=True)
+    records, tables = Records(), Tables("run", KNOWN.get, Definitions().limit, frames=True)
     for row in rows:
         size = row[Row.HEAD][Head.REQUEST_BYTES] + 4
         row.append(data.draw(st.sampled_from((b"", bytes(size), bytearray(size), bytearray(size - 1)))))
@@ -126,5 +130,5 @@ def test_row_that_is_no_record_leaves_the_others_whole(unfit: list[Any]) -> None
         records.add(row)
     batch = records.cut(0, 3)
     assert (batch.rows, batch.all_rows) == (1, 3)
-    (found,) = Tables("run", KNOWN.get).convert(batch).to_pylist()
+    (found,) = Tables("run", KNOWN.get, Definitions().limit).convert(batch).to_pylist()
     assert [entry["topic"] for entry in found["partitions"]] == ["kept"]

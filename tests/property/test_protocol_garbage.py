@@ -13,7 +13,7 @@ from protocol.api import MAX_VERSION, SHARE_ACKNOWLEDGE, SHARE_FETCH
 from protocol.errors import WireError
 from protocol.messages import addresses, api_versions, fetch, groups, metadata, produce
 from protocol.messages.fetch_session import SessionTable
-from protocol.walks.fetch import FetchWalk
+from protocol.walks.fetch import FetchWalk, first_batch_bytes
 from protocol.walks.share import ShareWalk
 from tests.unit.protocol.kafka_frames import hide_odd, rewrite_produce
 from tests.unit.protocol.relay import relay
@@ -52,6 +52,7 @@ READERS: dict[str, tuple[int, Callable[[bytes, int], Any]]] = {
     "groups": (9, lambda n, v: groups.session_timeout_ms(n, 0, len(n), v)),
     "client_id": (0, lambda n, _: header.client_id(n, 0, len(n))),
     "fetch_walk": (18, lambda n, v: relay(FetchWalk(v, len(n)), framed(n), [5] * 9, hide_odd)),
+    "first_batch": (18, lambda n, v: first_batch_bytes(bytearray(framed(n)), 0, len(n) + 4, v)),
     "share_fetch": (
         1,
         lambda n, v: relay(ShareWalk(SHARE_FETCH, v + 1, len(n)), framed(n), [5] * 9, hide_odd),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from protocol.api import FETCH
 from protocol.errors import WireError
 from protocol.messages import AddressMap
-from protocol.walks.fetch import FetchWalk
+from protocol.walks.fetch import BytesBehind, FetchWalk, PartitionsWalk
 from tests.unit.protocol.kafka_frames import RESPONSES, decoded, framed, hide_odd, messages, struct
 from tests.unit.protocol.relay import relay
 
@@ -115,3 +115,73 @@ def test_damaged_responses_give_wire_errors_and_nothing_else(
         except WireError:
             continue
         assert len(sent) == len(damaged)
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+@FEW
+@given(
+    data=st.data(),
+    sizes=st.lists(
+        st.lists(st.sampled_from([0, 3, 8, 127, 5000, 40_000]), min_size=1, max_size=4), max_size=4
+    ),
+    pieces=PIECES,
+    hosts=st.booleans(),
+)
+def test_bytes_behind_do_not_depend_on_how_the_stream_is_cut(
+    version: int, data: st.DataObject, sizes: list[list[int]], pieces: list[int], hosts: bool
+) -> None:
+    lag, mark = 100, 5000
+    expected = [0, 0]  # not behind, behind
+    topics = []
+    for topic in sizes:
+        partitions = []
+        for index, size in enumerate(topic):
+            behind = data.draw(st.integers(-3, 2 * lag))
+            expected[behind > lag and size >= 8] += size
+            partitions.append(
+                struct(
+                    CLS,
+                    version,
+                    "PartitionData",
+                    partition_index=index,
+                    high_watermark=mark,
+                    records=((mark - behind).to_bytes(8, "big") + bytes(size))[:size],
+                    aborted_transactions=[],
+                )
+            )
+        topics.append(struct(CLS, version, "FetchableTopicResponse", topic="t", partitions=partitions))
+    nodes = [
+        struct(CLS, version, "NodeEndpoint", node_id=1, host="h", port=9092, rack=None)
+        for _ in range(hosts and version >= 16)
+    ]
+    message = CLS(version=version, responses=topics, node_endpoints=nodes)
+    frame = framed(message)
+    sink = BytesBehind(lag)
+    walk = PartitionsWalk(version, len(frame) - 4, sink=sink)
+    assert len(relay(walk, frame, pieces, hide_odd)) == len(frame)
+    assert walk.is_past_records
+    assert [sink.ahead, sink.behind] == expected
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 18])
+def test_sizes_are_known_with_the_last_partition_and_not_before(version: int) -> None:
+    partitions = [
+        struct(
+            CLS, version, "PartitionData", partition_index=n, records=bytes(50_000), aborted_transactions=[]
+        )
+        for n in range(2)
+    ]
+    topics = [struct(CLS, version, "FetchableTopicResponse", topic="t", partitions=partitions)] * 2
+    frame = framed(CLS(version=version, responses=topics, node_endpoints=[]))
+    sink = BytesBehind(0)
+    walk = PartitionsWalk(version, len(frame) - 4, sink=sink)
+    at, known = 0, []
+    while not walk.done:
+        end = min(at + 200, len(frame))
+        at += walk.feed(bytearray(frame[at:end]), 0, end - at, hide_odd)
+        at += walk.passthrough
+        known.append((sink.ahead, walk.is_past_records))
+    assert {past: {total for total, one in known if one is past} for past in (False, True)} == {
+        False: {50_000, 100_000, 150_000},
+        True: {200_000},
+    }

@@ -314,6 +314,13 @@ class Worker(Process):
     def refresh(self, lease_until_ms: int | None) -> None:
         """Shares are looked at before each use."""
 
+    def names(self, limiter_key: LimiterKey) -> bool:
+        """Names are bounded."""
+        return True
+
+    def admit_newcomers(self) -> None:
+        """There are none."""
+
     def capacity(self, limiter_key: LimiterKey) -> float:
         """There is none."""
         return 0.0

@@ -164,14 +164,28 @@ def produce_to(
     return request(PRODUCE, version, body, correlation_id=correlation_id, client_id=client_id)
 
 
-def fetched_from(version: int, topics: dict[str, list[int]], *, correlation_id: int = 1) -> bytes:
-    """A whole Fetch response with records of these sizes, one number a partition; ids since version 13."""
+def fetched_from(
+    version: int,
+    topics: dict[str, list[int]],
+    *,
+    correlation_id: int = 1,
+    lags: dict[str, list[int]] | None = None,
+) -> bytes:
+    """A whole Fetch response with records of these sizes, one number a partition; ids since version 13.
+
+    Args:
+        lags: how many offsets before the high watermark each partition's records begin; by default behind it.
+    """
     head = struct.pack(">i", correlation_id) + (b"\0" if version >= 12 else b"")
     head += struct.pack(">i", 0) if version >= 1 else b""
     head += struct.pack(">hi", 0, 0) if version >= 7 else b""
 
+    # The records are filler, whose first eight bytes are their first offset.
+    (first,) = struct.unpack(">q", filler(8))
+    marks = iter([lag + first for name in topics for lag in lags[name]] if lags is not None else ())
+
     def partition(index: int) -> bytes:
-        fields = struct.pack(">ihq", index, 0, 0)  # error, high watermark
+        fields = struct.pack(">ihq", index, 0, next(marks, 0))  # error, high watermark
         fields += bytes(8 * (version >= 4) + 8 * (version >= 5))  # last stable and log start offset
         fields += (b"\0" if version >= 12 else struct.pack(">i", -1)) if version >= 4 else b""  # none aborted
         return fields + (struct.pack(">i", -1) if version >= 11 else b"")  # preferred replica

@@ -25,6 +25,7 @@ from proxy.control.quotas import FileStore, StoreError
 from proxy.control.reassign.file_journal import FileJournal
 from proxy.control.reassign.journal import Entry, JournalError
 from proxy.system.stats import CaptureStats, Stats
+from quotas.definitions.definitions import Definitions
 from tests.unit.proxy.capture.rows import row
 
 _BYTES_MAX: Final = 40
@@ -103,7 +104,9 @@ def capture(directory: Path) -> Response:
     kept = Directory(directory / "capture", 10**9)
     kept.prepare()
     # Of 1 byte: each batch is a file.
-    writer = Writer(recorder, kept, Tables("p", _nameless), stats, "p", 1, 3600.0, _nameless, _ask)
+    writer = Writer(
+        recorder, kept, Tables("p", _nameless, Definitions().limit), stats, "p", 1, 3600.0, _nameless, _ask
+    )
     writer.start()
 
     def record(count: int) -> None:

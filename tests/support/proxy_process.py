@@ -73,6 +73,7 @@ class SluiceSettings:
         quotas: the keys of `[quotas]` by name, values as TOML would have them in Python; None leaves one out.
         client_quotas: client id -> Kafka's quota keys; written as `[[quota]]` tables of a quotas file.
         user_quotas: user -> Kafka's quota keys.
+        quotas_text: more of the quotas file, such as its capacities and groups.
         cluster: more keys for `[cluster]`.
         sections: more tables, by name; keys of `admin` are added to its `bind`.
         listener: more keys for the one listener.
@@ -83,6 +84,7 @@ class SluiceSettings:
     quotas: Mapping[str, object] = field(default_factory=dict)
     client_quotas: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     user_quotas: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    quotas_text: str = ""
     cluster: Mapping[str, object] = field(default_factory=dict)
     sections: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     listener: Mapping[str, object] = field(default_factory=dict)
@@ -90,7 +92,7 @@ class SluiceSettings:
     def write(self, directory: Path) -> Path:
         """Write `sluice.toml` and `quotas.toml` into `directory`; return the former's path."""
         (directory / "quotas.toml").write_text(
-            quotas_toml(self.client_quotas) + quotas_toml(self.user_quotas, "user")
+            self.quotas_text + quotas_toml(self.client_quotas) + quotas_toml(self.user_quotas, "user")
         )
         listener = {
             "name": "clients",

@@ -25,6 +25,7 @@ PATHS: Final = {
     "/v1/clients": documents.ClientsDocument,
     "/v1/client": documents.ClientDocument,
     "/v1/rules": documents.RulesDocument,
+    "/v1/capacities": documents.CapacitiesDocument,
     "/v1/fleet": documents.FleetDocument,
     "/v1/brokers": documents.BrokersDocument,
     "/v1/status": documents.StatusDocument,

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from proxy.explain import parts
-from proxy.explain.documents import Neighbour
+from proxy.explain.documents import Level, Neighbour
 from proxy.explain.explanation import Context, Origin
 from proxy.explain.latencies import CLASSES, OwnReport, class_of
 from proxy.explain.parts import MINUTE, QUARTER
@@ -130,6 +130,7 @@ def situations() -> Iterator[Situation]:
     yield from _of_brokers()
     yield from _of_clients()
     yield from _of_connections()
+    yield from _of_capacities()
 
 
 def _of_rules() -> Iterator[Situation]:
@@ -272,3 +273,43 @@ def _of_connections() -> Iterator[Situation]:
     yield "one waits, the other has nothing to do", spare, context(neighbours=taking(2e6))
     mixed = client(connection(1, client=0.9), connection(2, broker=0.95), unread=0.9, asked={2: (40, 1400)})
     yield "one connection with a slow reader, one with a slow broker", mixed, context(broker(ms1400=500))
+
+
+def _of_capacities() -> Iterator[Situation]:
+    waits = client(connection(held=0.4, broker=0.02), waits={PRODUCE: 0.4}, demand=asking(7e6, 12e6))
+
+    def level(binds: str, **fields: Any) -> Level:
+        own: dict[str, Any] = {
+            "entity": "client-id 'web-1'",
+            "broker": -1,
+            "capacity": 80e6,
+            "rate": 5e6,
+            "ceiling": 40e6,
+            "has": 5e6,
+            "lent": 2e6,
+            "spare": 14e6,
+            **fields,
+        }
+        return Level(binds=binds, **own)
+
+    yield "a capacity that others use up", waits, context(level=level("capacity"))
+    of_broker = level("capacity", broker=2)
+    yield "the capacity of a broker, of a member", waits, context(level=of_broker, member=True)
+    nothing = level("capacity", entity="clients without a limit", shared=True, rate=0.0, has=0.0, spare=21e6)
+    unpromised = client(connection(held=0.4), waits={PRODUCE: 0.4}, name=("", "other"))
+    stated = Definitions({Entity(capacity="cluster"): {"producer_byte_rate": 80e6}})
+    yield "a class without a promised rate", unpromised, context(level=nothing, definitions=stated)
+    yield "without one, of which the holder says nothing", unpromised, context(definitions=stated)
+    returned = level("capacity", has=3.1e6)
+    yield "a rate of which a part was used", waits, context(level=returned)
+    shrunk = level("shrunk", has=4e6, lent=0.0, spare=0.0, shrunk=0.8)
+    yield "more is promised than there is", waits, context(level=shrunk)
+    top = level("ceiling", lent=35e6, spare=60e6)
+    yield "a class at its ceiling", waits, context(level=top)
+    own = level("rate", ceiling=5e6, lent=0.0)
+    yield "a class that borrows nothing", waits, context(level=own)
+    group = level("capacity", entity="group 'team-web'", shared=True)
+    together = context(level=group, neighbours=taking(2e6, 3e6, 2e6))
+    yield "a group's budget, in a capacity that is used up", waits, together
+    both = client(connection(muted=0.2, held=0.3), waits={TOPIC: 0.2, PRODUCE: 0.3}, demand=asking(7e6, 12e6))
+    yield "a capacity and a topic quota", both, context(level=level("capacity"))

@@ -3,11 +3,14 @@
 Behavior: an identity over its quota gets a local, empty response at once, with the throttle time of a full one; the
 request is not forwarded, and `protocol.messages.fetch_session` keeps the session's epochs in step. In a forwarded Fetch
 max_bytes is reduced to the budget, and max_wait_ms if other clients wait for the budget. The bytes in a response are
-charged when its header arrives; the throttle time is written into the same response, and the channel is muted. One
+charged when its header arrives; the throttle time is written into the same response, and the channel is muted. With
+its header the size of the first batch is read, if a quota limits it, so that a later max_bytes cuts no batch. One
 limited Fetch is with the broker at a time: a pipelined one waits for the response, as in a broker. A Fetch that ends
 its session while over the quota is forwarded without topics. Replicas are exempt at replication listeners only
-(`proxy.channel.follower`): any client can claim to be a replica. Ignored: topics and records, except for the walk to
-NodeEndpoints at the end of a response, and to the bytes of each topic if topics have quotas (`charge_fetched`).
+(`proxy.channel.follower`): any client can claim to be a replica. Ignored: topics and records, except for the first
+batch, the walk to NodeEndpoints at the end of a response, the bytes of each topic if topics have quotas
+(`charge_fetched`), and the records behind the log's end of a client that has a limit for those
+(`proxy.channel.catch_up`).
 
 Version notes: throttle_time_ms since 1; max_bytes since 3; sessions since 7; flexible since 12; topic ids
 since 13; NodeEndpoints (KIP-951) since 16, in a gateway only.
@@ -21,7 +24,8 @@ from protocol.api import FETCH, MAX_VERSION
 from protocol.header import RequestHead
 from protocol.messages import fetch
 from protocol.messages.fetch_session import must_forward
-from protocol.walks.fetch import FetchWalk
+from protocol.walks.fetch import FetchWalk, first_batch_bytes
+from proxy.channel.catch_up import UNFORESEEN_BYTES_MAX, DividedFetch
 from proxy.channel.direction import (
     AT_ONCE_BYTES_MAX,
     Buffer,
@@ -33,6 +37,7 @@ from proxy.channel.direction import (
 )
 from proxy.channel.errors import REQUEST_BYTES_MAX, PeerError
 from proxy.channel.verdict import WALK
+from quotas.limiters.batches import record_first_batch
 from quotas.limiters.limiter import ADMITTED
 
 _ERROR_AND_SESSION: Final = Struct(">hi").unpack_from
@@ -60,7 +65,7 @@ class Fetched(Owed):
     session_id: int
     exclusive: bool
 
-    def respond(
+    def respond(  # noqa: C901 - a call a frame costs 5 %
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
     ) -> int:
         """Charge the response, set its throttle time, and walk it if addresses may be at its end."""
@@ -75,6 +80,8 @@ class Fetched(Owed):
         size, throttle_at = (length - 1, pos + 9) if version >= _FLEXIBLE_SINCE else (length, pos + 8)
         if self.exclusive:
             state.fetch_owed = False
+            if identity.fetch.admitted >= 0:  # limited by a quota
+                record_first_batch(identity.fetch, first_batch_bytes(buf, pos, end, version))
             decision = throttle.fetched(identity.fetch, size, now_ms)
         else:  # forwarded without a check of the budget; a limited one may be with the broker
             decision = throttle.delivered(identity.fetch, size, now_ms)
@@ -119,10 +126,16 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     state = direction.state
     identity = state.identity
     assert identity is not None, "the request direction has set it"
-    throttle = identity.quota.fetch
-    limited = throttle.fetch_arrived(identity.fetch, now_ms)
+    throttle, flow = identity.quota.fetch, identity.fetch
+    catch_up = identity.catch_up(now_ms) if state.engine.limits_catch_up else None
+    if catch_up is not None and identity.behind and identity.catch_up_flow is not None:
+        throttle, flow = catch_up, identity.catch_up_flow
+    limited = throttle.fetch_arrived(flow, now_ms) or (catch_up is not None and state.engine.enforcing)
     if not limited and not state.sessions.has_shifted:
-        owed = identity.fetched or _unlimited_response(identity)
+        if catch_up is None:
+            owed = identity.fetched or _unlimited_response(identity)
+        else:
+            owed = DividedFetch(identity, 0, False, catch_up)
         if state.engine.weighs_fetched_topics:  # its response contains the bytes of each topic
             if state.fetch_owed:
                 return direction.await_responses()
@@ -148,7 +161,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         read = direction.parse(fetch.read_ahead, bytes(buf[pos:frame_end]), fields_at - pos, version)
         if read is None:
             return direction.verdict.order
-    decision = throttle.fetch(identity.fetch, now_ms)
+    decision = throttle.fetch(flow, now_ms)
     if decision is not ADMITTED:
         frame = read or bytes(buf[pos:frame_end])
         mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)
@@ -164,14 +177,19 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         state.stats.fetches_answered += 1
         return direction.replace(length + 4, b"")
     if limited:
-        flow = identity.fetch
         max_bytes = throttle.fetch_max_bytes(flow, fields.max_bytes, now_ms)
+        if catch_up is not None and flow is identity.fetch and max_bytes > UNFORESEEN_BYTES_MAX:
+            max_bytes = UNFORESEEN_BYTES_MAX
         if max_bytes < fields.max_bytes or flow.wait_ms_max < fields.max_wait_ms:
             _reduce_limits(buf, fields, max_bytes, flow.wait_ms_max)
             direction.verdict.patches += 1
     exclusive = limited or state.engine.weighs_fetched_topics
     state.fetch_owed = exclusive
-    state.in_flight.append((correlation_id, version, Fetched(identity, fields.session_id, exclusive)))
+    if catch_up is None:
+        owed = Fetched(identity, fields.session_id, exclusive)
+    else:
+        owed = DividedFetch(identity, fields.session_id, exclusive, catch_up)
+    state.in_flight.append((correlation_id, version, owed))
     if fields.session_id and state.sessions.is_shifted(state.settings.broker, fields.session_id):
         frame = bytes(buf[pos:frame_end]) if read is None else read.now(buf[pos:frame_end])
         return _translate(direction, frame, fields_at - pos, head, fields, now_ms)

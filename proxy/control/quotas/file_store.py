@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from proxy.config import Config, QuotaSettings, unenforced
+from proxy.config import Config, QuotaSettings, check_terms, unenforced
 from proxy.config.parser import FILE_BYTES_MAX, missing_file_hint
 from proxy.control.quotas.store import (
     BROKERS,
@@ -37,6 +37,7 @@ from proxy.system.files import Signature, locked, open_text, replace, signature
 from proxy.system.logs import event
 from quotas.definitions.alterations import Alteration, Outcome, Parts, alter, entity_of_parts
 from quotas.definitions.definitions import Definitions, keys_of
+from quotas.definitions.entities import code
 from quotas.definitions.records import Author
 from quotas.definitions.toml_file import Change, Document, parse
 from quotas.errors import DefinitionError, FormError
@@ -86,10 +87,14 @@ class FileStore(QuotaStore):
             ConfigError: the file cannot be read, or a definition is invalid; nothing has changed.
         """
         if settings.file is None:
+            check_terms(
+                settings,
+                ((entity, key) for entity, key in self.definitions.term_keys() if self.overrides(entity)),
+            )
             if self._path is not None:
                 self._forget_file()
         else:
-            self._read_file(settings.file)
+            self._read_file(settings.file, settings)
         self.configure(settings)
         return self.definitions
 
@@ -113,7 +118,7 @@ class FileStore(QuotaStore):
             with locked(self._path):
                 self._catch_up(self._path)
                 outcome = alter(self.definitions, alterations)
-                outcome = self.refuse_overridden(outcome)
+                outcome = self.refuse_ineffective(outcome)
                 if outcome.changes and not validate_only:
                     self._write(self._path, outcome, client or Client())
                     self._note(outcome, client)
@@ -173,13 +178,14 @@ class FileStore(QuotaStore):
             if time.monotonic() > deadline:
                 raise StoreError(f"{path} is being written by another process")
         try:
-            self._read_file(path)
+            self._read_file(path, self._settings)
         except ConfigError as error:
             raise StoreError(f"another process has changed it, and it cannot be read: {error}") from error
 
-    def _read_file(self, path: Path) -> None:
+    def _read_file(self, path: Path, settings: QuotaSettings) -> None:
         now = signature(path)
         if path == self._path and now == self.file_signature:
+            check_terms(settings, self.definitions.term_keys())
             return
         try:
             document, changed, gone = self._parse(path)
@@ -192,6 +198,13 @@ class FileStore(QuotaStore):
             ) from None
         except UnicodeDecodeError as error:
             raise ConfigError(str(path), f"is not UTF-8: byte {error.start}") from None
+        removed = set(gone)
+        stay = (
+            (entity, key)
+            for entity, key in self.definitions.term_keys()
+            if entity not in changed and code(*entity) not in removed
+        )
+        check_terms(settings, (*changed.term_keys(), *stay))
         old = self._document
         self._path, self._document, self.file_signature = path, document, now
         if old is not None:

@@ -14,6 +14,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
@@ -26,6 +27,7 @@ from proxy.control.quotas.responses import Permissions, Response, Unread, handle
 from proxy.control.quotas.store import QuotaStore, with_pauses
 from proxy.explain.explanation import Origin
 from proxy.system.files import Signature
+from proxy.system.logs import event
 from proxy.system.stats import Stats
 from proxy.system.threads import AddressQueue
 from quotas.definitions.definitions import Definitions
@@ -33,6 +35,7 @@ from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author
 
 REQUESTS_MAX: Final = 1000
+TIMES_SECONDS_MAX: Final = 60.0  # between two looks at entries with times, since a clock may be set
 BYTES_MAX: Final = 64 * 1024**2
 ADDRESS_BYTES_MAX: Final = BYTES_MAX // 8  # 125 small requests, or the two largest
 
@@ -77,6 +80,7 @@ class QuotaService:
         self._waiting = AddressQueue[_Request](BYTES_MAX, REQUESTS_MAX, ADDRESS_BYTES_MAX)
         self._busy = False  # the thread has a client's request
         self._unread: Unread = WeakValueDictionary()
+        self._changed = asyncio.Event()  # since `keep_times` has looked
 
     @property
     def file_signature(self) -> Signature:
@@ -108,7 +112,21 @@ class QuotaService:
         """
         found = await self._loop.run_in_executor(self._thread, self._read, settings)
         self._permissions = _permissions(settings)
+        self._changed.set()
         return found
+
+    async def keep_times(self) -> None:
+        """Put entries with times in force as they begin and end; runs until it is cancelled."""
+        while True:
+            self._changed.clear()
+            if await self.change(self._store.elapse):
+                event(logger, logging.INFO, "quotas of certain times have begun or ended")
+            seconds = await self._loop.run_in_executor(self._thread, self._store.next_change)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(
+                    self._changed.wait(),
+                    TIMES_SECONDS_MAX if seconds is None else min(seconds, TIMES_SECONDS_MAX),
+                )
 
     async def change(self, work: Callable[..., bool], *arguments: object) -> bool:
         """Run a function that may change quotas in the store's thread, and return its result.
@@ -118,6 +136,7 @@ class QuotaService:
         """
         differs = await self._loop.run_in_executor(self._thread, work, *arguments)
         if differs:
+            self._changed.set()
             self._altered()
         return differs
 
@@ -161,6 +180,7 @@ class QuotaService:
         self._stats.quota_requests[result] += 1
         try:
             if altered:
+                self._changed.set()
                 self._altered()
         finally:  # it is altered, on the disk and in force, whatever that leads to here
             respond(frame)

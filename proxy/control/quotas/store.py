@@ -7,12 +7,13 @@ import json
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic_ns, sleep
 from typing import Final, NamedTuple, TypeVar
 
 from proxy.channel import ANONYMOUS
-from proxy.config import QuotaSettings, command_line_quotas, static_quotas
+from proxy.config import QuotaSettings, command_line_quotas, static_quotas, terms_problem
 from proxy.events import Event, Tell, untold
 from proxy.events.kinds import AuditedQuotaChanged, By, QuotaChanged
 from proxy.system.files import Signature
@@ -214,12 +215,14 @@ class QuotaStore(ABC):
         self._overrides: Mapping[Entity, Mapping[str, float]] = dict(
             command_line_quotas(quota_text).entries()
         )
+        self._settings = settings
         self.definitions: Final = Definitions(static=static_quotas(settings))
         self.version = 0
         self.file_signature = Signature()
         self.starting = True
         self.noted: Noted | None = None
         self.tell: Tell = untold
+        self.elapse()
         for entity, values in self._overrides.items():
             self.definitions.put(entity, values)
 
@@ -248,9 +251,21 @@ class QuotaStore(ABC):
 
     def configure(self, settings: QuotaSettings) -> None:
         """Apply the static quotas of `[quotas]` (KIP-13), such as producer_default."""
+        self._settings = settings
         static = static_quotas(settings)
         if static != self.definitions.static:
             self.definitions.static = static
+
+    def elapse(self) -> bool:
+        """Put in force what holds now of the entries with times; returns whether any limit in force has changed."""
+        changed = self.definitions.elapse(datetime.now(UTC))
+        self.version += changed
+        return changed
+
+    def next_change(self) -> float | None:
+        """Return after how many seconds `elapse` has something to do; None if nothing is to come."""
+        at = self.definitions.next_change
+        return None if at is None else max(0.0, (at - datetime.now(UTC)).total_seconds())
 
     def apply(self, changes: Iterable[Change], changer: Changer | None = None) -> None:
         """Put new limits of entities in force, except those of entities that the command line sets.
@@ -259,6 +274,7 @@ class QuotaStore(ABC):
             changes: entities with all their new limits; no limits remove the entity.
             changer: the author, for events; None: no events, since the quotas are read for the first time.
         """
+        self.elapse()
         for entity, values in self.with_pauses(changes):
             if entity in self._overrides:
                 continue
@@ -296,16 +312,22 @@ class QuotaStore(ABC):
         """Whether the command line sets this entity's quotas, so that they cannot be altered."""
         return entity in self._overrides
 
-    def refuse_overridden(self, outcome: Outcome) -> Outcome:
-        """Return the outcome with an error, and without a change, for each entity that the command line sets.
+    def refuse_ineffective(self, outcome: Outcome) -> Outcome:
+        """Return the outcome with an error, and without a change, for each entity whose change would have no effect.
 
-        Its quotas on the command line take precedence, so an alteration would have no effect.
+        That is one that the command line sets, which takes precedence; or a term of a capacity that the settings of
+        quotas do not allow.
         """
-        refused = {entity for entity in self._overrides if entity in outcome.changes}
+        refused = {entity: _SET_ON_COMMAND_LINE for entity in self._overrides if entity in outcome.changes}
+        for entity, after in self.with_pauses(outcome.changes.items()):
+            found = (terms_problem(self._settings, entity, key) for key in after)
+            problem = next(filter(None, found), "")
+            if problem and after.items() - outcome.before.get(entity, {}).items():
+                refused.setdefault(entity, problem)
         if not refused:
             return outcome
         results = [
-            (parts, _SET_ON_COMMAND_LINE if not problem and entity_of_parts(parts) in refused else problem)
+            (parts, problem or refused.get(entity_of_parts(parts) or Entity(), ""))
             for parts, problem in outcome.results
         ]
         changes = {entity: values for entity, values in outcome.changes.items() if entity not in refused}

@@ -352,7 +352,7 @@ class TopicStore(QuotaStore):
         if self._take_over_at is not None and not validate_only:
             self._take_over()
         requested = list(self.with_pauses(alterations))
-        outcome = self.refuse_overridden(alter(self.definitions, self.with_pauses(requested)))
+        outcome = self.refuse_ineffective(alter(self.definitions, self.with_pauses(requested)))
         if validate_only:
             return outcome
         author = Author(client.principal, client.address, _now())

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -42,17 +42,15 @@ class Bench:
 
     @contextmanager
     def sluice(
-        self, name: str, policy: str, sections: Mapping[str, Mapping[str, object]] | None = None
+        self, name: str, policy: str, sections: Mapping[str, Mapping[str, object]] | None = None, **more: Any
     ) -> Iterator[str]:
-        """Start a proxy before the relay, and give its bootstrap server."""
+        """Start a proxy before the relay, and give its bootstrap server; `more` are fields of its settings."""
         directory = self.directory / name
         directory.mkdir()
         rates = {"producer_byte_rate": self.options.quota, "consumer_byte_rate": self.options.quota}
+        fields: dict[str, Any] = {"client_quotas": {"<default>": rates}, **more}
         settings = SluiceSettings(
-            self.bootstrap,
-            quotas={"policy": policy, "scope": None},
-            client_quotas={"<default>": rates},
-            sections=sections or {},
+            self.bootstrap, quotas={"policy": policy, "scope": None}, sections=sections or {}, **fields
         )
         with SluiceProcess.configured(settings, directory) as sluice:
             yield sluice.bootstrap

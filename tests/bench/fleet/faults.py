@@ -164,9 +164,10 @@ FAULTS: Final = (
 def play(faults: Sequence[Fault], quota: int, console: Console) -> Played:
     """Play the faults in their order, under policy `schedule`."""
     played = Played()
+    rates = {"producer_byte_rate": quota, "consumer_byte_rate": quota}
     with (
         tempfile.TemporaryDirectory(prefix="sluice-faults-") as name,
-        rig(Path(name), members=MEMBERS, workers=WORKERS, quota=quota) as running,
+        rig(Path(name), members=MEMBERS, workers=WORKERS, client_quotas={"<default>": rates}) as running,
     ):
         running.settle()
         console.print(f"settled; records on broker {running.data_node}, coordinator {running.coordinator}")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -192,14 +192,10 @@ def counted_cluster(directory: Path) -> Iterator[tuple[Cluster, str]]:
 
 
 @contextmanager
-def rig(directory: Path, *, members: int, workers: int, quota: int) -> Iterator[Rig]:
-    """Start everything for the time of a `with` block."""
+def rig(directory: Path, *, members: int, workers: int, **quotas: Any) -> Iterator[Rig]:
+    """Start everything for the time of a `with` block; `quotas` are fields of the members' settings."""
     with counted_cluster(directory) as (cluster, relays), ExitStack() as stack:
-        settings = SluiceSettings(
-            relays,
-            quotas={"policy": "schedule", "scope": "cluster"},
-            client_quotas={"<default>": {"producer_byte_rate": quota, "consumer_byte_rate": quota}},
-        )
+        settings = SluiceSettings(relays, quotas={"policy": "schedule", "scope": "cluster"}, **quotas)
         secret = fleet_secret(directory)  # as the README has it; without one no holder believes a commit
         made = []
         for number in range(members):

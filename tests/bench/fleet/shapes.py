@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -50,7 +50,7 @@ def measure(options: Options, shapes: Sequence[Shape], console: Console) -> list
     with counted(options) as bench:
         for shape in shapes:
             with ExitStack() as stack:
-                bootstraps = _members(bench, shape, stack)
+                bootstraps = members(bench, shape, stack)
                 for direction, connections in CONNECTIONS.items():
                     client_id = f"fleet-{shape.members}-{shape.workers}-{direction}"
                     figures = bench.run((SCHEDULE, direction, connections), bootstraps, client_id)
@@ -61,8 +61,8 @@ def measure(options: Options, shapes: Sequence[Shape], console: Console) -> list
     return found
 
 
-def _members(bench: Bench, shape: Shape, stack: ExitStack) -> list[str]:
-    """Start all members; return their bootstrap servers."""
+def members(bench: Bench, shape: Shape, stack: ExitStack, **more: Any) -> list[str]:
+    """Start all members; return their bootstrap servers. `more` are fields of their settings."""
     holder = f"{HOST}:{free_port()}"
     bootstraps = []
     for number in range(shape.members):
@@ -71,7 +71,7 @@ def _members(bench: Bench, shape: Shape, stack: ExitStack) -> list[str]:
             fleet: dict[str, object] = {"name": f"m{number}", "members_max": shape.members, "holder": holder}
             sections["fleet"] = fleet | ({} if number else {"bind": holder})
         name = f"{shape.members}-{shape.workers}-{number}"
-        bootstraps.append(stack.enter_context(bench.sluice(name, SCHEDULE, sections)))
+        bootstraps.append(stack.enter_context(bench.sluice(name, SCHEDULE, sections, **more)))
     time.sleep(_SETTLE_SECONDS if shape.members > 1 else 2)
     return bootstraps
 

@@ -7,7 +7,8 @@ stand in front of one broker and take turns of under a second. CPU is what the s
 Printed for each policy and lane: the medians of both, the median ratio of neighbouring turns, its smallest and largest
 round, and the bootstrap interval of 95 %; with `--instructions` valgrind counts instead. The same revision on both
 sides shows what the run itself is worth. With `--capture both` both capture every request, with `--capture after`
-only the second one: of one revision, this is what capture costs. `--page after` has the console's page open on it.
+only the second one: of one revision, this is what capture costs. `--capacity after` states a capacity there, which is
+never reached. `--page after` has the console's page open on it.
 
 Exit code 1 when a ratio is over the bar, 2 when a revision cannot be measured. It measures no latency and no
 throughput: `make bench` does.
@@ -48,6 +49,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--policy", choices=POLICIES, action="append", help="(both)")
     parser.add_argument("--instructions", action="store_true", help="count them, in place of the time")
     parser.add_argument("--capture", choices=SIDES, default="none", help="which sides capture")
+    parser.add_argument(
+        "--capacity", choices=SIDES, default="none", help="where a capacity is (`schedule` alone)"
+    )
     parser.add_argument("--page", choices=SIDES, default="none", help="where the console's page is open")
     parser.add_argument("--only", default="", help="lanes whose name holds this, as Produce or 100")
     return parser.parse_args(arguments)
@@ -60,17 +64,20 @@ def measure(console: Console, given: argparse.Namespace, trees: Mapping[str, Pat
         return given.only.lower() in lane.name.lower()
 
     outcome = Outcome()
-    capturing = SIDES[given.capture]
+    capturing, sharing = SIDES[given.capture], SIDES[given.capacity]
     limit = CAPTURED_LIMIT if given.capture == "after" else LIMIT
     with stage(Options(), console) as running:
-        for policy in given.policy or POLICIES:
+        for policy in given.policy or (POLICIES[1:] if sharing else POLICIES):
             console.rule(policy, align="left")
             if given.instructions:
-                found = instructions.count(running, trees, policy, wanted, capturing)
+                found = instructions.count(running, trees, policy, wanted, capturing, sharing)
                 outcome.add(counted(policy, found, limit))
                 continue
             figures: dict[str, Figures] = {}
-            with opened(running, trees, policy, capturing=capturing, watched=SIDES[given.page]) as sides:
+            started = opened(
+                running, trees, policy, capturing=capturing, watched=SIDES[given.page], sharing=sharing
+            )
+            with started as sides:
                 for number in range(max(1, given.rounds)):
                     play_round(running, sides, number, figures, wanted)
             outcome.tables.append(table(policy, figures))

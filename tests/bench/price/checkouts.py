@@ -101,6 +101,7 @@ def opened(
     words: Sequence[str] = (),
     capturing: Collection[str] = (),
     watched: Collection[str] = (),
+    sharing: Collection[str] = (),
 ) -> Iterator[list[Lane]]:
     """Start one gateway from each tree, by name, for the time of a `with` block.
 
@@ -108,6 +109,7 @@ def opened(
         words: what stands before its command.
         capturing: the names of those that capture every request.
         watched: the names of those that the console shows, with its page open.
+        sharing: the names of those with a capacity.
     """
     lanes: list[Lane] = []
     with ExitStack() as started:
@@ -115,7 +117,12 @@ def opened(
             ports = SluicePorts.free()
             port, admin = ports.first_broker + NODE, f"{HOST}:{ports.admin}" if name in watched else ""
             config = stage.lanes.config(
-                f"{name}-{policy}", ports, policy=policy, captures=name in capturing, admin=admin
+                f"{name}-{policy}",
+                ports,
+                policy=policy,
+                captures=name in capturing,
+                admin=admin,
+                shares=name in sharing,
             )
             command, log = [*words, *sluice_command(config)], stage.directory / f"{name}-{policy}.log"
             child = started.enter_context(listening(command, port, log, env=environment(tree), cwd=tree))

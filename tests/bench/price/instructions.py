@@ -35,12 +35,13 @@ def count(
     policy: str,
     wanted: Callable[[PriceLane], bool],
     capturing: Collection[str] = (),
+    sharing: Collection[str] = (),
 ) -> dict[str, tuple[float, float]]:
     """Return the instructions per request before and after, by lane."""
     found: dict[str, list[float]] = {}
     output = stage.directory / "callgrind"
     words = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={output}.%p"]
-    with opened(stage, trees, policy, words, capturing) as sides:
+    with opened(stage, trees, policy, words, capturing, sharing=sharing) as sides:
         for side in sides:
             for size in sorted({lane.record_bytes for lane in LANES if wanted(lane)}):
                 lanes = [lane for lane in LANES if lane.record_bytes == size and wanted(lane)]

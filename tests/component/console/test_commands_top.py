@@ -50,6 +50,63 @@ def test_plain_output_lists_clients_and_why(member: ScriptedMember, top: Top) ->
     assert out[4].startswith("batch   bob       0%  at its broker")
 
 
+CAPACITIES = {
+    "divided_by": "gw-1",
+    "capacities": [
+        {
+            "key": "producer_byte_rate",
+            "broker": 1,
+            "value": 8e6,
+            "promised": 5e6,
+            "lent": 2e6,
+            "left": 1e6,
+            "shrunk": 1.0,
+            "classes_total": 2,
+            "waiting": 1,
+            "classes": [
+                {
+                    "entity": "client-id 'batch'",
+                    "rate": 3e6,
+                    "ceiling": 8e6,
+                    "has": 3e6,
+                    "lent": 2e6,
+                    "demand": 8e6,
+                    "waits": True,
+                },
+                {"entity": "group 'web'", "rate": 4e6, "ceiling": 4e6, "has": 2e6, "demand": 2e6},
+            ],
+        }
+    ],
+}
+
+
+def test_capacity_is_a_bar_with_those_who_have_most(member: ScriptedMember, top: Top) -> None:
+    member.documents["/v1/capacities"] = CAPACITIES
+    _, text, _ = top("-b", "--admin", member.admin)
+    said = "in, broker 1: 8.0 MB/s, 5.0 MB/s promised, 2.0 MB/s lent, 1.0 MB/s left, 1 class waits"
+    who = "client-id 'batch' 5.0 MB/s (borrows 2.0 MB/s), waits; group 'web' 2.0 MB/s"
+    assert text.splitlines()[1] == f"[{'#' * 12}{'+' * 5}{'.' * 3}] {said}: {who}"
+
+
+def test_members_of_a_fleet_say_the_same_capacity_once(member: ScriptedMember, top: Top) -> None:
+    member.documents["/v1/capacities"] = CAPACITIES
+    with ScriptedMember("gw-2") as other:
+        other.documents["/v1/capacities"] = CAPACITIES
+        _, text, _ = top("-b", "--admin", member.admin, "--admin", other.admin, "--format", "json")
+        assert [(one["member"], one["value"]) for one in json.loads(text)["capacities"]] == [("", 8e6)]
+        other.documents["/v1/capacities"] = {**CAPACITIES, "divided_by": ""}
+        _, text, _ = top("-b", "--admin", member.admin, "--admin", other.admin, "--format", "json")
+    assert [one["member"] for one in json.loads(text)["capacities"]] == ["gw-1", "gw-2"]
+
+
+def test_member_of_a_version_without_capacities_is_shown_all_the_same(
+    member: ScriptedMember, top: Top
+) -> None:
+    del member.documents["/v1/capacities"]
+    code, text, _ = top("-b", "--admin", member.admin)
+    assert (code, len(text.splitlines())) == (0, 5)
+
+
 def test_piped_output_is_plain_and_filtered(member: ScriptedMember, top: Top) -> None:
     code, out, _ = top("--admin", member.admin, "--filter", "BOB", "--sort", "client")
     assert code == 0

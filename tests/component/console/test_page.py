@@ -109,6 +109,40 @@ def test_list_is_filtered_while_one_types(watched: Watched) -> None:
     expect(names(watched)).to_have_text(["web-1", "etl"])
 
 
+def test_capacity_is_a_bar_with_who_has_what_of_it(watched: Watched, member: ScriptedMember) -> None:
+    page = watched.page
+    panel = page.locator("#panel-capacities")
+    expect(panel).to_be_hidden()  # there is none
+    member.documents["/v1/capacities"] = {
+        "capacities": [
+            {
+                "key": "producer_byte_rate",
+                "value": 8e6,
+                "promised": 4e6,
+                "lent": 2e6,
+                "left": 2e6,
+                "classes_total": 1,
+                "waiting": 1,
+                "classes": [
+                    {"entity": "client-id '<b>a'", "has": 4e6, "lent": 2e6, "demand": 8e6, "waits": True}
+                ],
+            }
+        ]
+    }
+    expect(panel.locator("figcaption")).to_have_text(
+        "in, all brokers: 8.0 MB/s, 4.0 MB/s promised, 2.0 MB/s lent, 2.0 MB/s left, 1 class waits"
+    )
+    bar = panel.locator("figure > svg")
+    assert [bar.locator(name).get_attribute("width") for name in (".fill-own", ".fill-lent")] == [
+        "50.0",
+        "25.0",
+    ]
+    expect(panel.locator("tbody th")).to_have_text("client-id '<b>a' waits")
+    expect(panel.locator("tbody td.n")).to_have_text("6.0 MB/s 2.0 MB/s borrowed")
+    page.get_by_role("link", name="Quotas").click()
+    expect(page.locator("#panel-capacities figcaption")).to_be_visible()
+
+
 def test_client_is_opened(watched: Watched) -> None:
     page = watched.page
     page.locator(".panel-clients").get_by_role("link", name="web-1").click()

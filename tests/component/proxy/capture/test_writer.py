@@ -16,6 +16,7 @@ from proxy.capture.recorder import Recorder
 from proxy.capture.tables import Tables
 from proxy.capture.writer import Directory, Writer
 from proxy.system.stats import CaptureStats
+from quotas.definitions.definitions import Definitions
 from tests.support.waiting import until
 from tests.unit.proxy.capture.rows import TOPIC_ID, row
 
@@ -33,7 +34,7 @@ class Rig:
         self.stats = CaptureStats()
         self.recorder = Recorder("p", 1.0, self.stats)
         names: dict[bytes, str] = {}  # learned when they are asked for
-        tables, rotate = Tables("p", names.get), (rotate_bytes, rotate_seconds)
+        tables, rotate = Tables("p", names.get, Definitions().limit), (rotate_bytes, rotate_seconds)
         self.writer = Writer(
             *(self.recorder, directory, tables, self.stats, "p", *rotate),
             names.get,

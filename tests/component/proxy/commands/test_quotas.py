@@ -363,3 +363,134 @@ def test_misspelt_key_gets_a_guess_and_changes_nothing(tool: Tool, name: str, ke
 def test_key_of_another_kind_of_entity_gets_those_of_this_kind(tool: Tool) -> None:
     tool("set", "--topic", "t", "request_percentage=5", code=1)
     assert tool.err.endswith("is no limit of topic; its limits: consumer_byte_rate, producer_byte_rate\n")
+
+
+CAPACITY = """
+[[capacity]]
+scope = "cluster"
+in = "80M"  # all brokers
+
+[[group]]
+name = "web"
+client_ids = ["web-*"]
+
+[[quota]]
+group = "web"
+producer_byte_rate = "10M"
+producer_byte_rate_ceiling = "40M"
+weight = 2
+
+[[quota]]
+client_id = "a"
+producer_byte_rate = 2000
+until = 2000-01-01T00:00:00Z
+"""
+
+
+def test_groups_capacities_and_times_are_shown(tool: Tool) -> None:
+    tool("apply", tool.file(CAPACITY))
+    assert tool("show", "--group", "web").splitlines() == [
+        "client id 'web-*', group 'web': member=true",
+        "group 'web': producer_byte_rate=10000000 producer_byte_rate_ceiling=40000000 weight=2.0",
+    ]
+    assert tool("show", "--capacity", "cluster") == "capacity 'cluster': producer_byte_rate=80000000\n"
+    assert tool("show", "--client-id", "a").splitlines() == [
+        "client id 'a': producer_byte_rate=1000",
+        "client id 'a', when 'until=2000-01-01T00:00:00Z': producer_byte_rate=2000 (over)",
+    ]
+
+
+def test_show_says_what_holds_now_and_what_comes_next(tool: Tool) -> None:
+    for times in ("from=2000-01-01T00:00:00Z; until=2900-01-01T00:00:00Z", "from=2900-01-01T00:00:00Z"):
+        tool("set", "--user", "u", "--when", times, "exempt=true")
+    tool("set", "--user", "v", "--when", "from=2000-01-01T00:00:00Z", "exempt=true")
+    assert [line.partition("exempt=true ")[2] for line in tool("show", "--when", "*").splitlines()] == [
+        "(holds now, until 2900-01-01 00:00 UTC)",
+        "(next from 2900-01-01 00:00 UTC)",
+        "(holds now)",
+    ]
+
+
+def test_member_joins_and_leaves_a_group_alone(tool: Tool) -> None:
+    tool("apply", tool.file(CAPACITY))
+    added = tool("set", "--group", "web", "--client-id", "front", "member=true")
+    assert added == "+ client id 'front', group 'web': member true\n"
+    assert 'client_ids = ["web-*", "front"]' in tool.server.path.read_text()
+    tool("remove", "--group", "web", "--client-id", "web-*")
+    assert 'client_ids = ["front"]' in tool.server.path.read_text()
+    assert "'web-1'" in tool("set", "--group", "web", "--user", "'web-1'", "member=true")
+
+
+@pytest.mark.parametrize("form", ["toml", "json"])
+def test_export_has_all_that_apply_takes(tool: Tool, tmp_path: Path, form: str) -> None:
+    tool("apply", tool.file(CAPACITY), "--prune")
+    exported = tmp_path / f"exported.{form}"
+    exported.write_text(tool("export", "--format", form))
+    assert tool("diff", exported, "--prune") == "nothing to change\n"
+    tool("apply", tool.file(""), "--prune")
+    assert tool("show") == ""
+    tool("apply", exported)
+    assert tool("diff", tool.file(CAPACITY), "--prune") == "nothing to change\n"
+
+
+def test_explain_has_groups_in_their_place_and_who_is_promised_nothing(tool: Tool) -> None:
+    tool("apply", tool.file(CAPACITY))
+    tool("set", "--client-id", "<default>", "producer_byte_rate=5k")
+    tool("set", "--user", "ops", "exempt=true")
+    said = tool("explain", "--user", "ann", "--client-id", "web-1").splitlines()
+    assert said[0] == "producer_byte_rate: 10000000"
+    applies = "applies: the highest precedence of those that have a limit"
+    assert said[6] == f"  6  group 'web': 10000000  {applies}"
+    assert said[9] == "  9  client-id <default>: 5000  has a lower precedence"
+    first, *entities = tool("explain", "--user", "ops", "--client-id", "x").splitlines()
+    assert first == "producer_byte_rate: nothing is promised"
+    assert entities[2] == "  3  user 'ops': –  applies: it has a ceiling or is exempt, and no limit"
+
+
+def test_jikkou_has_no_groups_and_the_export_says_so(tool: Tool) -> None:
+    tool("apply", tool.file(CAPACITY))
+    tool("export", "--format", "jikkou")
+    assert "group 'web' is left out: jikkou has no such quota type" in tool.err
+    assert "capacity 'cluster' is left out: jikkou has no such quota type" in tool.err
+
+
+def test_rate_that_kafkas_tool_removes_leaves_ceiling_and_weight(tool: Tool) -> None:
+    """An AlterClientQuotas that names Kafka's key alone, as kafka-configs sends it."""
+    tool("set", "--user", "ann", "producer_byte_rate=5", "producer_byte_rate_ceiling=9", "weight=2")
+    tool.server.store.alter([([("user", "ann")], [("producer_byte_rate", None)])], validate_only=False)
+    assert (
+        tool("show", "--user", "ann", "--strict") == "user 'ann': producer_byte_rate_ceiling=9 weight=2.0\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--group g --client-id a*b member=true", "* may only stand at the end"),
+        ("--user u --when hours=never weight=2", "--when"),
+        ("--capacity rack producer_byte_rate=5", "must be one of"),
+        ("--capacity broker --user u producer_byte_rate=5", "--capacity cannot be combined with --user"),
+        ("--when hours=sat weight=2", "name an entity"),
+    ],
+)
+def test_wrong_group_capacity_or_time_is_a_usage_error(tool: Tool, words: str, said: str) -> None:
+    tool("set", *words.split(), code=2)
+    assert said in tool.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--group g --client-id a weight=2", "is no limit of client_id and group; its limits: member"),
+        ("--user u exempt=false", "must be true"),
+        (
+            "--user u producer_byte_rate=5000 producer_byte_rate_ceiling=4000",
+            "must be at least producer_byte_rate",
+        ),
+    ],
+)
+def test_wrong_term_is_refused(tool: Tool, words: str, said: str) -> None:
+    before = tool.server.path.read_text()
+    tool("set", *words.split(), code=1)
+    assert said in tool.err
+    assert tool.server.path.read_text() == before

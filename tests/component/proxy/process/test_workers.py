@@ -118,7 +118,7 @@ OF_WORKERS = (
     "/v1/client?client_id=a",
     "/v1/client?client_id=a&user=",
 )
-OF_CONTROL = ("/v1/status", "/v1/events", "/v1/fleet")
+OF_CONTROL = ("/v1/status", "/v1/events", "/v1/fleet", "/v1/capacities")
 
 
 def missing(sluice: SluiceProcess, path: str) -> tuple[int, list[int]]:
@@ -132,13 +132,13 @@ def missing(sluice: SluiceProcess, path: str) -> tuple[int, list[int]]:
 def test_every_page_says_which_workers_it_lacks_and_is_503_without_any(sluice: SluiceProcess) -> None:
     workers = worker_ids(sluice)
     paths = (*OF_WORKERS, *OF_CONTROL)
-    assert [missing(sluice, path) for path in paths] == [(200, [])] * 3 + [(404, [])] * 2 + [(200, [])] * 3
+    assert [missing(sluice, path) for path in paths] == [(200, [])] * 3 + [(404, [])] * 2 + [(200, [])] * 4
     with contextlib.ExitStack() as stack:
         stack.callback(os.kill, workers[2], signal.SIGCONT)
         os.kill(workers[2], signal.SIGSTOP)
         # None knows the client, so it may be one of the missing worker's.
         assert [missing(sluice, path) for path in OF_WORKERS] == [(200, [2])] * 3 + [(503, [2])] * 2
-        assert [missing(sluice, path) for path in OF_CONTROL] == [(200, [2])] * 3
+        assert [missing(sluice, path) for path in OF_CONTROL] == [(200, [2])] * 4
         for path in ("/", "/clients"):
             status, text = sluice.get(path)
             assert (status, "worker 2 is missing (silent for " in text) == (200, True)
@@ -151,7 +151,7 @@ def test_every_page_says_which_workers_it_lacks_and_is_503_without_any(sluice: S
         os.kill(workers[1], signal.SIGSTOP)
         assert [missing(sluice, path) for path in OF_WORKERS] == [(503, [1, 2])] * 5
         assert missing(sluice, "/clients") == (503, [1, 2])
-        assert [missing(sluice, path) for path in OF_CONTROL] == [(200, [1, 2])] * 3
+        assert [missing(sluice, path) for path in OF_CONTROL] == [(200, [1, 2])] * 4
         assert "workers 1 (silent for " in sluice.get("/")[1]
         status, text = sluice.get("/metrics")  # control's own figures, of which these are
         assert status == 200

@@ -1,10 +1,13 @@
 """The walk by its bytes and numbers; `tests/property/test_protocol_walks.py` cuts the stream everywhere."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from protocol.errors import MalformedFieldError, OversizedError, TruncatedError, UnknownVersionError
-from protocol.walks.fetch import FetchWalk
+from protocol.walks.fetch import PARTITIONS_READ_MAX, FetchWalk, first_batch_bytes
 from protocol.walks.walk import PART_MAX
+from tests.support.frames import frame
 from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct
 from tests.unit.protocol.relay import relay
 
@@ -124,3 +127,101 @@ def test_frame_that_ends_early_is_truncated() -> None:
 def test_unknown_version_is_refused(version: int) -> None:
     with pytest.raises(UnknownVersionError):
         FetchWalk(version, 100)
+
+
+def batches(size: int, count: int) -> bytes:
+    """So many batches of `size` bytes; only their heads have the layout of one: base offset, bytes that follow."""
+    return (bytes(8) + (size - 12).to_bytes(4, "big") + b"b" * (size - 12)) * count
+
+
+def with_records(
+    version: int, *topics: Sequence[bytes | None], aborted: int = 0, name: str = "t"
+) -> bytearray:
+    """A response with a topic for each list, with a partition for each of its records."""
+    transactions = [struct(CLS, version, "AbortedTransaction", producer_id=1, first_offset=2)] * aborted
+    return bytearray(
+        framed(
+            CLS(
+                version=version,
+                node_endpoints=[],
+                responses=[
+                    struct(
+                        CLS,
+                        version,
+                        "FetchableTopicResponse",
+                        topic=name,
+                        partitions=[
+                            struct(
+                                CLS,
+                                version,
+                                "PartitionData",
+                                partition_index=number,
+                                records=records,
+                                aborted_transactions=transactions,
+                            )
+                            for number, records in enumerate(topic)
+                        ],
+                    )
+                    for topic in topics
+                ],
+            )
+        )
+    )
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+@pytest.mark.parametrize("size", [61, 16_384, 300_000, 3_000_000])
+def test_first_batch_is_the_first_of_a_response(version: int, size: int) -> None:
+    frame = with_records(version, [batches(size, 2), batches(100, 1)])
+    assert first_batch_bytes(frame, 0, 200, version) == size
+    assert first_batch_bytes(bytearray(7) + frame, 7, 207, version) == size
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_first_batch_is_found_behind_partitions_and_topics_without_records(version: int) -> None:
+    frame = with_records(version, [b"", None], [b"", batches(500, 3)], aborted=2)
+    assert first_batch_bytes(frame, 0, len(frame), version) == 500
+
+
+@pytest.mark.parametrize("version", [11, 12, 18])
+def test_first_batch_of_many_partitions_is_found(version: int) -> None:
+    frame = with_records(version, [batches(500, 1)] * 200, name="n" * 200)
+    assert first_batch_bytes(frame, 0, len(frame), version) == 500
+
+
+@pytest.mark.parametrize("version", [4, 12, 18])
+def test_first_batch_behind_many_empty_partitions_is_not_looked_for(version: int) -> None:
+    def behind(empty: int) -> int:
+        frame = with_records(version, [b""] * empty + [batches(500, 1)])
+        return first_batch_bytes(frame, 0, len(frame), version)
+
+    assert (behind(PARTITIONS_READ_MAX - 1), behind(PARTITIONS_READ_MAX)) == (500, 0)
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_first_batch_that_has_not_arrived_is_unknown(version: int) -> None:
+    frame = with_records(version, [b"", batches(5000, 1)])
+    head = frame.index(b"b" * 100)
+    assert [first_batch_bytes(frame, 0, end, version) for end in range(head)] == [0] * head
+    assert first_batch_bytes(frame, 0, head, version) == 5000
+    empty = with_records(version, [b"", b""])
+    assert first_batch_bytes(empty, 0, len(empty), version) == 0
+
+
+@pytest.mark.parametrize(("version", "throttle"), [(0, b""), (3, bytes(4))])
+def test_first_batch_is_found_in_versions_that_brokers_of_today_do_not_have(
+    version: int, throttle: bytes
+) -> None:
+    records = batches(5000, 1)
+    # One topic "t" with one partition: index, error code, high watermark, length of the records.
+    body = (
+        throttle
+        + (1).to_bytes(4)
+        + b"\0\1t"
+        + (1).to_bytes(4)
+        + bytes(4 + 2 + 8)
+        + len(records).to_bytes(4)
+        + records
+    )
+    buf = bytearray(frame(bytes(4) + body))
+    assert first_batch_bytes(buf, 0, len(buf), version) == 5000

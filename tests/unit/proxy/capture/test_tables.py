@@ -7,11 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from protocol.capture import COLUMNS, FRAME, SCHEMA_KEY
+from protocol.api import FETCH, METADATA, PRODUCE
+from protocol.capture import CLASS, COLUMNS, FRAME, SCHEMA_KEY
 from proxy.capture import tables as module
 from proxy.capture.tables import Naming, Tables, ids_without_name
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import Entity
 from quotas.throttles.topic_names import ASKED_AT_ONCE_MAX
-from tests.unit.proxy.capture.rows import TOPIC_ID, batch, row
+from tests.unit.proxy.capture.rows import ORIGIN, TOPIC_ID, batch, row
 
 
 def test_ids_without_a_name_are_found() -> None:
@@ -23,7 +26,7 @@ def test_ids_without_a_name_are_found() -> None:
 
 @pytest.mark.parametrize("frames", [False, True])
 def test_file_has_the_published_schema_and_no_nulls(tmp_path: Path, frames: bool) -> None:
-    made = Tables("run", {TOPIC_ID: "orders"}.get, frames=frames)
+    made = Tables("run", {TOPIC_ID: "orders"}.get, Definitions().limit, frames=frames)
     path = tmp_path / "x.parquet"
     with path.open("wb") as file:
         writer = made.writer(file)
@@ -31,10 +34,27 @@ def test_file_has_the_published_schema_and_no_nulls(tmp_path: Path, frames: bool
         writer.close()
     schema = pq.read_table(path).schema
     assert schema.metadata[SCHEMA_KEY.encode()] == b"1"
-    assert schema.names == [column.name for column in (*COLUMNS, *[FRAME][: int(frames)])]
+    assert schema.names == [column.name for column in (*COLUMNS, CLASS, *[FRAME][: int(frames)])]
     assert not any(field.nullable for field in schema)
     assert schema.field("api_key").type == pa.int16()
     assert str(schema.field("partitions").type).startswith("list<element: struct<topic: string not null")
+
+
+def test_class_is_the_bucket_of_the_quota_in_force() -> None:
+    quotas = Definitions(
+        {
+            Entity(client_id="web-*", group="web"): {"member": 1},
+            Entity(group="web"): {"producer_byte_rate": 5},
+            Entity("ann"): {"consumer_byte_rate": 5},
+        }
+    )
+    made = Tables("run", lambda _: None, quotas.limit)
+    origins = [ORIGIN._replace(principal="ann", client_id=name) for name in ("web-1", "etl")]
+    rows = [row(origin=origin) for origin in origins for _ in range(3)]
+    for number, each in enumerate(rows):
+        each[0] = (157, (PRODUCE, FETCH, METADATA)[number % 3], 9, 9, 1)
+    found = made.convert(batch(*rows)).column(CLASS.name).to_pylist()
+    assert found == ["g=:web", "3-:ann", "", "-=:etl", "3-:ann", ""]
 
 
 STEP = module.STEP_SECONDS

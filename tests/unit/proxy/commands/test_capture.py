@@ -7,12 +7,13 @@ import pytest
 from commandline.arguments import not_installed
 from proxy.capture.tables import Tables
 from proxy.config import Config
+from quotas.definitions.definitions import Definitions
 from tests.support.command_line import Sluice
 from tests.unit.proxy.capture.rows import batch, row
 
 
 def written(path: Path, *, frames: bool = False) -> Path:
-    made = Tables("p", lambda _id: None, frames=frames)
+    made = Tables("p", lambda _id: None, Definitions().limit, frames=frames)
     rows = [[*row(0), bytes(161)], [*row(1), b""]] if frames else [row(0), row(1)]
     with path.open("wb") as file:
         writer = made.writer(file)

@@ -95,7 +95,7 @@ def test_quota_without_a_jikkou_form_is_named() -> None:
         ("json", "{}", "must be a list"),
         ("json", "[5]", "must be an object"),
         ("json", '[{"user": "a"}]', "must be an object"),
-        ("json", '[{"user": "a", "group": "g", "quotas": {}}]', "must be an object"),
+        ("json", '[{"user": "a", "team": "g", "quotas": {}}]', "must be an object"),
         ("json", '[{"user": 5, "quotas": {"producer_byte_rate": 1}}]', "a name must be a string"),
         ("json", '[{"user": "a", "quotas": {"producer_byte_rate": -1}}]', "greater than 0"),
         ("json", '[{"user": "a", "quotas": {"producer_byte_rate": NaN}}]', "must be a finite number"),

@@ -90,8 +90,8 @@ def test_quota_argument_defines(text: str, client_id: str, rates: tuple[float | 
 def test_several_quota_arguments() -> None:
     text = quota_text(["client-id=a,producer_byte_rate=1", "user=u,consumer_byte_rate=2"])
     assert [tuple(entity) for entity, _ in parse(text).entries()] == [
-        (None, "a", None, None),
-        ("u", None, None, None),
+        (None, "a", None, None, None, None, None),
+        ("u", None, None, None, None, None, None),
     ]
 
 

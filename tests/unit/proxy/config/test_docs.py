@@ -10,7 +10,9 @@ from msgspec.structs import FieldInfo, fields
 from proxy.config import Address, Source, parse
 from proxy.config.options import SECTIONS, ClusterOptions, ListenerOptions
 from proxy.config.schema import Key, Options, is_table, keys_of
+from quotas.definitions import times, toml_file, toml_groups
 from quotas.definitions.amounts import write_bytes
+from quotas.definitions.kinds import OWN_KEYS
 from tests.support.configurations import parsed
 
 ROOT = Path(__file__).parents[4]
@@ -79,6 +81,23 @@ def written_kind(key: Key) -> str:
     if key.range == PORT:
         return "port"
     return "table" if is_table(key.type) else KINDS.get(key.type, "")
+
+
+def test_every_key_of_the_quotas_file_that_kafka_has_not_is_documented() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    found = {
+        (table, key)
+        for table, keys in re.findall(
+            r"^\| (group|capacity|quota): ((?:`\w+`(?:, )?)+) \|", text, re.MULTILINE
+        )
+        for key in re.findall(r"`(\w+)`", keys)
+    }
+    tables = {
+        "group": toml_groups.FIELDS,
+        "capacity": toml_file.CAPACITY_FIELDS,
+        "quota": (*OWN_KEYS, *times.FIELDS),
+    }
+    assert found == {(table, key) for table, keys in tables.items() for key in keys}
 
 
 def test_every_key_is_documented_and_no_other() -> None:

@@ -32,6 +32,10 @@ EVENTS: tuple[Event, ...] = (
     kinds.ClientWaits("ann", "web", 0.6, "producer_byte_rate", "user 'ann'", 2e6),
     kinds.ClientWaitsEnded("ann", "web", 0.6),
     kinds.ClientsWait(40),
+    kinds.PromisesExceedCapacity("producer_byte_rate", 1, 8e7, 0.8),
+    kinds.PromisesFitCapacity("producer_byte_rate", 1),
+    kinds.CapacityUsedUp("consumer_byte_rate", -1, 2e8, 3),
+    kinds.CapacityNotUsedUp("consumer_byte_rate", -1),
 )
 
 

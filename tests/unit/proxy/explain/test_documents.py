@@ -23,11 +23,13 @@ API = (Path(__file__).parents[4] / "docs" / "api.md").read_text(encoding="utf-8"
 STRUCTS = {
     "/v1/client": (
         *("ClientDocument", "Rule", "Wait", "Neighbour", "Wants", "DemandRow", "Predicted", "AtBroker"),
+        "Level",
         *("ConnectionRow", "MemberTimes", "UserDocument", "UserClient", "UserQuota"),
     ),
     "/v1/clients": ("ClientsDocument", "ClientRow", "ShortRule", "Quota"),
     "/v1/brokers": ("BrokersDocument", "BrokerTimes"),
     "/v1/rules": ("RulesDocument", "RuleRow"),
+    "/v1/capacities": ("CapacitiesDocument", "CapacityRow", "ClassRow"),
     "/v1/fleet": ("FleetDocument", "FleetMember"),
     "/v1/status": ("StatusDocument", "Switched"),
     "/v1/events": ("EventsDocument", "EventRow"),
@@ -93,7 +95,7 @@ def test_text_that_is_not_unicode_is_written_and_read_escaped() -> None:
 
 def test_every_document_can_be_decoded() -> None:
     kinds = [one for one in vars(documents).values() if isinstance(one, type) and issubclass(one, Document)]
-    assert len(kinds) == 10
+    assert len(kinds) == 11
     assert all(msgspec.json.Decoder(kind) for kind in kinds)
 
 

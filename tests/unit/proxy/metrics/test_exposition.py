@@ -22,12 +22,16 @@ from proxy.metrics.exposition import Metrics
 from proxy.metrics.families import Family, of_workers
 from proxy.metrics.fleet import FleetFigures, FleetMetrics
 from proxy.metrics.replication import ReplicationMetrics
+from proxy.process import capacities
 from proxy.system import compiled
 from proxy.system.stats import CaptureStats, Stats
 from proxy.topics.log import Inbox
 from proxy.topics.records import Problem, Record
 from proxy.topics.topic import Access
+from quotas.definitions.classes import Terms
+from quotas.definitions.entities import BucketKey
 from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
+from quotas.sharing.capacities import CapacityState, ClassState
 from quotas.sharing.lease_values import LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
 from quotas.throttles.figures import QuotaView
@@ -38,6 +42,15 @@ DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
 VIEW = QuotaView("", "a", "Produce", 1500.0, 2000.0, 5000, 2500, 3, 0, 0, 12.0)
 MUTATIONS = QuotaView("", "a", "ControllerMutation", 0.0, 2.0, 60, 5000, 1, 6000, 2, 0.0, -10.0)
 WAITS = QuotaView("u", "a", "Topic", 0.0, None, 90_500, 0, 0, 0, 0, 0.0, longest_wait_ms_total=30_250)
+# 4 MB/s are promised to a, which also has a loan of 3; b wants its rate and more; c is the third by its demand.
+DIVIDED = CapacityState(
+    *("producer_byte_rate", 1, 8e6, 1.0, 0.5e6),
+    (
+        ClassState("producer_byte_rate", BucketKey(None, "a"), Terms(4e6, 8e6), 8e6, 4e6, 3e6),
+        ClassState("producer_byte_rate", BucketKey("b", None), Terms(0.5e6, 0.5e6), 0.5e6, 0.5e6, 0.0),
+        ClassState("producer_byte_rate", BucketKey(None, "c"), Terms(0.0, 8e6), 0.0, 0.0, 0.0),
+    ),
+)
 REQUESTS = QuotaView("", "a", "Request", 25.0, 12.5, 1_500_000, 3000, 4, 7000, 5, 0.0)
 
 
@@ -119,7 +132,10 @@ def written(
         series_max,
         "1.2.3",
         replicated(stats),
-        [lambda: others, shared().families, in_topic, Unguarded(Access([]), ["group g"]).families],
+        [
+            *(lambda: others, shared().families, in_topic, Unguarded(Access([]), ["group g"]).families),
+            lambda: capacities.families([DIVIDED], {"producer_byte_rate": 3e6}, classes_max=2),
+        ],
         waits=lambda: waits,
     )
     list(metrics.portions(77))
@@ -203,8 +219,8 @@ def test_waits_beyond_the_bound_are_summed_and_have_no_longest() -> None:
 
 def test_series_beyond_the_bound_are_summed() -> None:
     views = [VIEW._replace(client_id=f"c{n}", bytes_total=n) for n in range(100)]
-    found = samples(written(Stats(), KnownClients(views), series_max=52))
-    assert sum(len(values) for name, values in found.items() if name.startswith("sluice_client_")) <= 52
+    found = samples(written(Stats(), KnownClients(views), series_max=65))
+    assert sum(len(values) for name, values in found.items() if name.startswith("sluice_client_")) <= 65
     assert found["sluice_client_bytes_total"][("<other>", "Produce", "")] == sum(range(99))
 
 
@@ -354,6 +370,27 @@ def test_member_of_a_fleet_has_its_figures() -> None:
     said = found["sluice_fleet_group_problem"]
     assert {cause for (cause,), value in said.items() if value} == {"denied"}
     assert len(said) == 6
+
+
+def test_capacity_and_its_classes_have_their_figures() -> None:
+    found = samples(written(Stats(), KnownClients()))
+    assert figures(found, "1", "Produce") == {
+        "sluice_capacity_byte_rate": 8e6,
+        "sluice_capacity_promised_byte_rate": 4.5e6,
+        "sluice_capacity_lent_byte_rate": 3e6,
+        "sluice_capacity_left_byte_rate": 0.5e6,
+        "sluice_capacity_shrunk_ratio": 1.0,
+        "sluice_capacity_waiting_classes": 2.0,
+    }
+    a = figures(found, "1", "client-id 'a'", "Produce")
+    assert a == {
+        "sluice_class_byte_rate": 7e6,
+        "sluice_class_lent_byte_rate": 3e6,
+        "sluice_class_demand_byte_rate": 8e6,
+    }
+    assert figures(found, "1", "user 'b'", "Produce")["sluice_class_byte_rate"] == 0.5e6
+    assert figures(found, "1", "client-id 'c'", "Produce") == {}
+    assert found["sluice_borrowed_byte_rate"] == {("Produce",): 3e6}
 
 
 def test_documentation_names_every_metric_and_no_other() -> None:

@@ -1,6 +1,8 @@
 """What a worker is told, and in which order."""
 
 import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Self
 
@@ -96,6 +98,24 @@ async def test_removed_quota_has_no_limits() -> None:
         rig.definitions.put(entity, {})
         rig.feed.quota_changed(code(*entity))
         assert await rig.turn() == [QuotaBatch({code(*entity): {}}, complete=True)]
+
+
+async def test_worker_is_told_what_holds_and_no_times() -> None:
+    rig = Rig(1)
+    rig.definitions.elapse(datetime(2026, 12, 5, 12, tzinfo=UTC))
+    for client_id, day in (("c0", "sat"), ("c1", "sun")):  # it is a Saturday
+        rig.definitions.put(Entity(client_id=client_id, when=f"hours={day}"), {"producer_byte_rate": 9.0})
+    async with rig:
+        entries: dict[str, Mapping[str, float]] = {}
+        for message in rig.sent:
+            entries |= message.entries if isinstance(message, QuotaBatch) else {}
+        assert entries == {code(None, "c0"): {"producer_byte_rate": 9.0}, code(None, "c1"): {}}
+        rig.definitions.changed = rig.feed.quota_changed
+        rig.definitions.elapse(datetime(2026, 12, 6, 12, tzinfo=UTC))
+        (batch,) = await rig.turn()
+        assert batch == QuotaBatch(
+            {code(None, "c0"): RATE, code(None, "c1"): {"producer_byte_rate": 9.0}}, complete=True
+        )
 
 
 async def test_response_follows_the_quota_that_it_is_about() -> None:

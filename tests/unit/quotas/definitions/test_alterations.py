@@ -319,3 +319,102 @@ def test_unknown_type_differs_from_an_invalid_request() -> None:
     with pytest.raises(FilterError, match="Unsupported entity type team") as refused:
         filter_of([("team", EXACT, "a")], strict=False)
     assert refused.value.unsupported
+
+
+# ----------------------------------------------------------------------------------------------------
+# Groups, capacities, terms and times, which Kafka does not have
+
+WEB = [("client-id", "web-*"), ("group", "web")]
+JOIN = [("member", 1.0)]
+
+
+def grouped() -> Definitions:
+    return Definitions(
+        {
+            Entity(client_id="web-*", group="web"): {"member": 1.0},
+            Entity(group="web"): {PRODUCE: 5.0, "producer_byte_rate_ceiling": 9.0, "weight": 2.0},
+            Entity("ann"): {PRODUCE: 5.0, "producer_byte_rate_ceiling": 9.0},
+            Entity("ann", when="hours=sat"): {PRODUCE: 6.0},
+            Entity("exempt"): {"exempt": 1.0},
+            Entity(capacity="broker"): {PRODUCE: 100.0},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("parts", "ops", "text"),
+    [
+        (
+            [("client-id", "web-1"), ("group", "ops")],
+            JOIN,
+            "'web-*' of group 'web' and 'web-1' of group 'ops'",
+        ),
+        ([("client-id", "w*"), ("group", "ops")], JOIN, "'w*' of group 'ops' and 'web-*' of group 'web'"),
+        ([("client-id", "a*b"), ("group", "ops")], JOIN, "'a*b': * may only stand at the end"),
+        (WEB, [(PRODUCE, 5.0)], "Invalid configuration key producer_byte_rate"),
+        ([("group", None)], [(PRODUCE, 5.0)], "there is no default group"),
+        (
+            [("capacity", "cluster")],
+            [(PRODUCE, 5.0)],
+            "producer_byte_rate is the capacity of scope 'broker' already",
+        ),
+        ([("capacity", "rack")], [(PRODUCE, 5.0)], "'rack' must be one of broker, cluster"),
+        (
+            [("user", "ann")],
+            [(PRODUCE, 10.0)],
+            "producer_byte_rate_ceiling 9 must be at least producer_byte_rate",
+        ),
+        ([("user", "ann")], [("weight", 0.0)], "weight must be greater than 0"),
+        ([("user", "ann")], [("exempt", 0.5)], "exempt must be 1"),
+        ([("user", "ann"), ("when", "hours=SAT")], [(PRODUCE, 10.0)], "must be spelled 'hours=sat'"),
+    ],
+)
+def test_what_contradicts_itself_or_others_is_refused(
+    parts: Parts, ops: list[tuple[str, float | None]], text: str
+) -> None:
+    assert text in problem(parts, *ops, definitions=grouped())
+
+
+def test_name_moves_to_another_group_in_one_request() -> None:
+    definitions = grouped()
+    outcome = alter(
+        definitions, [([("client-id", "web-*"), ("group", "ops")], JOIN), (WEB, [("member", None)])]
+    )
+    assert [text for _, text in outcome.results] == ["", ""]
+    assert outcome.changes == {
+        Entity(client_id="web-*", group="ops"): {"member": 1.0},
+        Entity(client_id="web-*", group="web"): {},
+    }
+
+
+def test_capacity_moves_to_another_scope_in_one_request() -> None:
+    there, here = [("capacity", "cluster")], [("capacity", "broker")]
+    outcome = alter(grouped(), [(there, [(PRODUCE, 5.0)]), (here, [(PRODUCE, None)])])
+    assert [text for _, text in outcome.results] == ["", ""]
+    assert len(outcome.changes) == 2
+
+
+def test_of_two_members_in_one_request_that_name_the_same_clients_the_second_is_refused() -> None:
+    outcome = alter(Definitions(), [(WEB, JOIN), ([("client-id", "web-1"), ("group", "ops")], JOIN)])
+    assert [bool(text) for _, text in outcome.results] == [False, True]
+    assert list(outcome.changes) == [Entity(client_id="web-*", group="web")]
+
+
+def test_rate_that_is_removed_leaves_the_ceiling() -> None:
+    outcome = alter(grouped(), [([("user", "ann")], [(PRODUCE, None)])])
+    assert outcome.changes == {Entity("ann"): {"producer_byte_rate_ceiling": 9.0}}
+
+
+def test_kafkas_tools_see_kafkas_entities_and_keys_alone() -> None:
+    definitions = grouped()
+    assert list(matching(definitions, filter_of([], strict=False))) == [(Entity("ann"), {PRODUCE: 5.0})]
+    assert not list(matching(definitions, filter_of([("user", EXACT, "exempt")], strict=True)))
+    assert list(matching(definitions, filter_of([("sluice", ANY, None)], strict=False))) == list(
+        definitions.entries()
+    )
+    group = filter_of([("group", EXACT, "web"), ("sluice", ANY, None)], strict=True)
+    assert [entity for entity, _ in matching(definitions, group)] == [Entity(group="web")]
+    saturday = filter_of(
+        [("user", EXACT, "ann"), ("when", EXACT, "hours=sat"), ("sluice", ANY, None)], strict=True
+    )
+    assert list(matching(definitions, saturday)) == [(Entity("ann", when="hours=sat"), {PRODUCE: 6.0})]

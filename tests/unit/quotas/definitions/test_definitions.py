@@ -5,13 +5,14 @@ The order of precedence is in test_precedence.py.
 
 import math
 import random
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quotas.definitions.definitions import Definitions, StaticQuotas, candidates, match
-from quotas.definitions.entities import DEFAULT, Entity, Name, code
+from quotas.definitions.entities import DEFAULT, Entity, Name, code, entity_of
 from quotas.errors import DefinitionError
 
 RATE = "producer_byte_rate"
@@ -218,3 +219,131 @@ def test_all_eight_levels_are_shown_in_kafkas_order() -> None:
         Entity(client_id="a"),
         Entity(client_id=DEFAULT),
     ]
+
+
+def test_catch_up_reads_have_their_own_ceiling_and_share_the_capacity_of_consumers() -> None:
+    entries: dict[Entity, dict[str, float]] = {
+        Entity(capacity="broker"): {"consumer_byte_rate": 80.0},
+        Entity("ann"): {"catch_up_byte_rate": 10.0, "catch_up_byte_rate_ceiling": 40.0, "weight": 2.0},
+    }
+    definitions = Definitions(entries)
+    assert definitions.capacity("catch_up_byte_rate") == definitions.capacity("consumer_byte_rate")
+    _, bucket = definitions.limit("catch_up_byte_rate", "ann", "a")
+    assert definitions.terms("catch_up_byte_rate", bucket) == (10.0, 40.0, 2.0, False)
+    with pytest.raises(DefinitionError, match="catch_up_byte_rate"):
+        definitions.put(Entity(capacity="broker"), {"catch_up_byte_rate": 1.0})
+
+
+# ----------------------------------------------------------------------------------------------------
+# Entries with times
+
+
+NIGHT = "hours=22:00-06:00"
+DECEMBER = "from=2026-12-01T00:00:00Z; until=2027-01-01T00:00:00Z"
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def timed() -> Definitions:
+    return Definitions(
+        {
+            Entity(client_id="a"): {RATE: 1.0, PERCENTAGE: 5.0},
+            Entity(client_id="a", when=NIGHT): {RATE: 2.0},
+            Entity(client_id="a", when=DECEMBER): {RATE: 3.0, "consumer_byte_rate": 4.0},
+        }
+    )
+
+
+def test_no_entry_with_times_holds_before_the_time_is_known() -> None:
+    definitions = timed()
+    assert ask(definitions, "", "a") == 1
+    assert definitions.next_change is None
+
+
+def test_entries_hold_at_their_times_and_the_latest_to_begin_decides_for_its_keys() -> None:
+    definitions = timed()
+    rates = {}
+    for text in (
+        "11-26 12:00",
+        "11-26 22:00",
+        "12-01 00:00",
+        "12-01 05:59",
+        "12-01 12:00",
+        "12-01 23:00",
+        "12-02 07:00",
+    ):
+        definitions.elapse(moment(f"2026-{text}"))
+        rates[text] = definitions.in_force(code(None, "a"))
+    assert [found[RATE] for found in rates.values()] == [1, 2, 3, 3, 3, 2, 3]
+    assert {found[PERCENTAGE] for found in rates.values()} == {5}
+    assert [found.get("consumer_byte_rate") for found in rates.values()] == [None, None, 4, 4, 4, 4, 4]
+
+
+def test_elapse_tells_whether_what_holds_has_changed_and_when_to_look_again() -> None:
+    definitions = timed()
+    assert not definitions.elapse(moment("2026-11-26 12:00"))
+    assert definitions.next_change == moment("2026-11-26 22:00")
+    assert not definitions.elapse(moment("2026-11-26 21:59"))
+    revision = definitions.revision
+    assert definitions.elapse(moment("2026-11-26 22:00"))
+    assert definitions.revision > revision
+    assert not definitions.elapse(moment("2026-11-26 22:01"))
+    assert definitions.next_change == moment("2026-11-27 06:00")
+    assert definitions.elapse(moment("2026-11-27 06:00"))
+
+
+def test_clock_that_was_set_back_is_followed() -> None:
+    definitions = timed()
+    definitions.elapse(moment("2026-12-05 12:00"))
+    assert ask(definitions, "", "a") == 3
+    assert definitions.elapse(moment("2026-11-26 12:00"))
+    assert ask(definitions, "", "a") == 1
+
+
+def test_what_is_stated_stays_as_it_is_whatever_holds() -> None:
+    definitions, other = timed(), timed()
+    definitions.keep_digest()
+    other.keep_digest()
+    entries = dict(definitions.entries())
+    definitions.elapse(moment("2026-12-05 12:00"))
+    assert dict(definitions.entries()) == entries
+    assert definitions == other
+    assert definitions.digest == other.digest
+    assert definitions.values(Entity(client_id="a")) == {RATE: 1, PERCENTAGE: 5}
+
+
+def test_entity_may_have_limits_at_certain_times_alone() -> None:
+    definitions = Definitions()
+    definitions.elapse(moment("2026-11-26 23:00"))
+    told: list[str] = []
+    definitions.changed = told.append
+    definitions.put(Entity("u", when=NIGHT), {RATE: 7.0})
+    assert ask(definitions, "u", "x") == 7
+    assert told == [code("u", None)]
+    assert definitions.codes_in_force() == [code("u", None)]
+    definitions.elapse(moment("2026-11-27 06:00"))
+    assert ask(definitions, "u", "x") is None
+    assert definitions.codes() == [code("u", None, when=NIGHT)]
+
+
+def test_entry_with_times_that_is_removed_leaves_what_is_stated_without() -> None:
+    definitions = timed()
+    definitions.elapse(moment("2026-12-05 12:00"))
+    definitions.put(Entity(client_id="a"), {RATE: 9.0})
+    assert ask(definitions, "", "a") == 3
+    definitions.put(Entity(client_id="a", when=DECEMBER), {})
+    assert ask(definitions, "", "a") == 9
+    definitions.put(Entity(client_id="a", when=NIGHT), {})
+    assert definitions == Definitions({Entity(client_id="a"): {RATE: 9.0}})
+    assert not definitions.elapse(moment("2026-12-05 23:00"))
+
+
+def test_process_without_a_clock_has_what_holds_by_the_codes_in_force() -> None:
+    definitions, worker = timed(), Definitions()
+    definitions.elapse(moment("2026-12-05 12:00"))
+    for text in definitions.codes_in_force():
+        worker.put(entity_of(text), definitions.in_force(text))
+    assert ask(worker, "", "a") == 3
+    assert len(worker) == 1

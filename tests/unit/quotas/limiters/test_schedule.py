@@ -6,7 +6,7 @@ import pytest
 
 from quotas.limiters.limiter import ADMITTED, Decision, Flow
 from quotas.limiters.schedule import ScheduledLimiter
-from quotas.limiters.under_way import FETCH_QUANTUM_MS
+from quotas.limiters.under_way import FETCH_QUANTUM_MS, HEAD_BYTES_MAX
 from quotas.options import EngineOptions
 
 MB = 1_000_000
@@ -210,7 +210,7 @@ def test_eight_fetches_of_unknown_size_go_out_where_the_quota_is_ample() -> None
     told = [throttle.fetch(flow, 0).throttle_ms for flow in flows]
     # A tenth of a second each until three quarters of the burst are used up.
     assert told == [0] * 8 + [50, 51]
-    assert throttle.fetch_max_bytes(flows[0], 50 * MB, 0) == 2 * MB
+    assert throttle.fetch_max_bytes(flows[0], 50 * MB, 0) == 2 * MB - HEAD_BYTES_MAX
 
 
 def test_fetch_of_unknown_size_is_taken_for_the_largest_batch_that_brokers_accept_by_default() -> None:
@@ -218,17 +218,37 @@ def test_fetch_of_unknown_size_is_taken_for_the_largest_batch_that_brokers_accep
     flows = [Flow() for _ in range(4)]
     told = [throttle.fetch(flow, 0).throttle_ms for flow in flows]
     assert told == [0, 0, 0, 37]  # 3 x 1,048,588 B / 4,000 B/ms - 750 ms
-    assert throttle.fetch_max_bytes(flows[0], 50 * MB, 0) == 1_048_588
+    assert throttle.fetch_max_bytes(flows[0], 50 * MB, 0) == 1_048_588 - HEAD_BYTES_MAX
 
 
 def test_fetch_may_ask_for_its_share_of_half_a_second() -> None:
     throttle, flow = schedule(), Flow()
     throttle.fetch(flow, 0)
-    assert throttle.fetch_max_bytes(flow, 50 * MB, 0) == LIMIT * FETCH_QUANTUM_MS / 1000
+    assert throttle.fetch_max_bytes(flow, 50 * MB, 0) == LIMIT * FETCH_QUANTUM_MS / 1000 - HEAD_BYTES_MAX
     throttle.fetched(flow, MB, 0)
     throttle.fetch(flow, 5)
-    assert throttle.fetch_max_bytes(flow, 50 * MB, 5) == MB
+    assert throttle.fetch_max_bytes(flow, 50 * MB, 5) == MB - HEAD_BYTES_MAX
     assert throttle.fetch_max_bytes(flow, 1000, 5) == 1000
+
+
+@pytest.mark.parametrize("asks", [50 * MB, 500_000])
+def test_response_cut_at_max_bytes_is_no_large_batch(asks: int) -> None:
+    # Brokers count records alone, so it is larger than max_bytes by its other fields.
+    throttle, flow, others = schedule(), Flow(), idle(100)
+    throttle.fetch(flow, 0)
+    asked = throttle.fetch_max_bytes(flow, asks, 0)
+    throttle.fetched(flow, asked + HEAD_BYTES_MAX, 0)
+    assert sum(not throttle.fetch(other, 60_000).throttle_ms for other in others) == IDLE_AT_ONCE
+
+
+def test_fetch_asks_for_whole_batches() -> None:
+    throttle, flow = schedule(), Flow()
+    flow.expected, flow.passed = 100_000, True
+    flow.batch_least = flow.batch_most = 16_384
+    throttle.fetch(flow, 0)
+    # 200,000 bytes may come, 195,904 of them records: 11.96 batches.
+    assert throttle.fetch_max_bytes(flow, 50 * MB, 0) == 11 * 16_384
+    assert (flow.granted, flow.exposed) == (200_000, 100_000)
 
 
 def test_fetch_may_always_ask_for_one_byte() -> None:
@@ -237,7 +257,7 @@ def test_fetch_may_always_ask_for_one_byte() -> None:
     assert throttle.fetch_max_bytes(flow, 50 * MB, 0) == 1
 
 
-@pytest.mark.parametrize(("asks", "grants"), [(50 * MB, 200_000), (1, 1)])
+@pytest.mark.parametrize(("asks", "grants"), [(50 * MB, 200_000 - HEAD_BYTES_MAX), (1, 1)])
 def test_fetch_whose_channel_leaves_is_charged_with_all_it_may_bring(asks: int, grants: int) -> None:
     throttle, flow = schedule(), Flow()
     flow.expected, flow.passed = 1000, True

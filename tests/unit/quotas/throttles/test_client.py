@@ -5,7 +5,7 @@ from quotas.definitions.kinds import CLIENT_KINDS
 from quotas.throttles.client import ClientQuota
 from tests.support.engines import engine_with
 
-LIMITS = {"request_percentage": 1.0, "controller_mutation_rate": 1.0}
+LIMITS = {"request_percentage": 1.0, "controller_mutation_rate": 1.0, "catch_up_byte_rate": 1000.0}
 
 
 def client() -> ClientQuota:
@@ -15,7 +15,7 @@ def client() -> ClientQuota:
 def test_rare_throttles_are_created_at_their_first_use_in_the_order_of_the_table() -> None:
     quota = client()
     assert quota.throttles() == [quota.produce, quota.fetch]
-    made = quota.requests, quota.mutations
+    made = quota.requests, quota.mutations, quota.catch_up(0)
     assert quota.by_kind() == (quota.produce, quota.fetch, *made)
     assert tuple(throttle.kind for throttle in quota.throttles()) == CLIENT_KINDS
 
@@ -48,3 +48,18 @@ def test_detached_client_holds_no_limiter() -> None:
     assert first.limits(0)
     quota.detach()
     assert (quota.by_kind()[2], first.limits(0)) == (None, False)
+
+
+def test_limit_and_lag_of_catch_up_reads_follow_the_definitions() -> None:
+    entity = Entity(client_id="a")
+    engine = engine_with({entity: {"catch_up_byte_rate": 1000.0, "catch_up_lag": 5.0}})
+    quota = engine.client("u", "a", 1)
+    throttle = quota.catch_up(0)
+    assert throttle is not None
+    assert (throttle.limits(0), throttle.limit, quota.catch_up_lag) == (True, 1000.0, 5)
+    engine.definitions.put(entity, {"catch_up_byte_rate": 2000.0})
+    engine.update(engine.options, engine.definitions, 1)
+    assert (quota.catch_up(1), throttle.limit, quota.catch_up_lag) == (throttle, 2000.0, 10_000)
+    engine.definitions.put(entity, {})
+    engine.update(engine.options, engine.definitions, 2)
+    assert (quota.catch_up(2), throttle.limit, engine.limits_catch_up) == (None, None, False)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -21,6 +22,7 @@ from proxy.control.quotas.responses import Response
 from proxy.system.errors import ConfigError
 from proxy.system.files import signature
 from proxy.system.stats import Stats
+from quotas.definitions.alterations import Alteration
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from tests.support.quota_frames import alter_request
@@ -205,6 +207,28 @@ class Busy:
 @pytest.fixture
 def busy(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Busy:
     return Busy(harness, monkeypatch)
+
+
+async def test_entry_begins_at_its_time_and_the_process_is_told(harness: Harness) -> None:
+    told: asyncio.Queue[float | None] = asyncio.Queue()
+    definitions = harness.store.definitions
+    service = QuotaService(
+        asyncio.get_running_loop(),
+        harness.store,
+        harness.settings,
+        harness.stats,
+        lambda: told.put_nowait(definitions.limit(RATE, "ann", "a")[0]),
+    )
+    times = asyncio.create_task(service.keep_times())
+    when = f"from={datetime.now(UTC) + timedelta(seconds=3):%Y-%m-%dT%H:%M:%SZ}"  # it waits for the next change now
+    entity: Alteration = [("user", "ann"), ("when", when)], [(RATE, 7.0)]
+    assert await service.change(lambda: bool(harness.store.alter([entity], validate_only=False).changes))
+    async with asyncio.timeout(SECONDS_MAX):
+        while await told.get() != 7:
+            pass
+    assert f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}" >= when.removeprefix("from=")
+    times.cancel()
+    service.close()
 
 
 async def test_file_and_mirror_go_ahead_of_clients_requests(

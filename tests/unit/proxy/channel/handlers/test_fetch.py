@@ -84,6 +84,22 @@ def test_forwarded_fetch_is_capped_to_what_is_left(version: int) -> None:
     limited(None).client(0, asked, Pass(fetch(version, max_bytes=10_000, min_bytes=10_000)))
 
 
+@pytest.mark.parametrize("gateway", [False, True])
+@pytest.mark.parametrize("version", range(4, 19))
+def test_later_fetch_asks_for_whole_batches_under_schedule(version: int, gateway: bool) -> None:
+    # Half a second's quota, 500,000 bytes, less 4,096 for what is not records: four batches of 100,000.
+    options = EngineOptions(policy="schedule")
+    talk = playbook(consumer_default=1_000_000, options=options, gateway=gateway)
+    asked = fetch(version, correlation_id=7, max_bytes=50_000_000)
+    talk.client(0, asked, Pass(fetch(version, correlation_id=7, max_bytes=495_904)))
+    records = (bytes(8) + (99_988).to_bytes(4) + bytes(99_988)) * 3
+    partition = struct(RESPONSE, version, "PartitionData", records=records, aborted_transactions=[])
+    topic = struct(RESPONSE, version, "FetchableTopicResponse", topic="t", partitions=[partition])
+    talk.responds(0, framed(RESPONSE(version=version, responses=[topic], node_endpoints=[])))
+    asked = fetch(version, correlation_id=2, max_bytes=50_000_000)
+    talk.client(10, asked, Pass(fetch(version, correlation_id=2, max_bytes=400_000)))
+
+
 @pytest.mark.parametrize("asked", [fetch(11, max_bytes=9_000), *map(fetch, range(3))])
 def test_smaller_fetch_and_one_without_a_limit_of_its_own_pass(asked: bytes) -> None:
     limited(None).asks(0, asked)

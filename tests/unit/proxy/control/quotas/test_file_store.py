@@ -1,6 +1,7 @@
 """The quotas file in memory: disk first, then memory; what others write is not lost; what fails changes nothing."""
 
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -268,7 +269,7 @@ def test_mirror_leaves_out_unknown_keys_and_entities_and_no_more() -> None:
     kept = store(None)
     user: dict[str, float] = {"new_key": 5.0, RATE: 6.0}
     kept.mirror(
-        [([("group", "g")], {RATE: 5.0}), ([("user", "u")], {"new_key": 5.0}), ([("user", "v")], user)]
+        [([("team", "g")], {RATE: 5.0}), ([("user", "u")], {"new_key": 5.0}), ([("user", "v")], user)]
     )
     assert dict(kept.definitions.entries()) == {Entity("v"): {RATE: 6}}
 
@@ -320,3 +321,71 @@ def test_brokers_quotas_are_told_from_the_second_time_on() -> None:
     kept.mirror([])
     by = ("the brokers' own quotas", "", True)
     assert found == [("user 'ann'", 5, 6, *by), ("user 'ann'", 6, None, *by)]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Capacities and their terms, which not all settings allow; entries with times
+
+BROKER = '[[capacity]]\nscope = "broker"\nin = 100\n'
+EXEMPT = '[[quota]]\nuser = "u"\nexempt = true\n'
+NEEDS_SCHEDULE = r'needs quotas\.policy = "schedule", not "kip13"'
+NEEDS_BROKERS = r'needs quotas\.scope = "broker", not "cluster"'
+
+
+def settings(path: Path | None, **keys: Any) -> QuotaSettings:
+    return QuotaSettings(file=path, **{"scope": "broker", **keys})
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "problem"),
+    [
+        (BROKER, {"policy": "kip13"}, NEEDS_SCHEDULE),
+        (EXEMPT, {"policy": "kip13"}, NEEDS_SCHEDULE),
+        (EXEMPT + "hours = 'sat'\n", {"policy": "kip13"}, NEEDS_SCHEDULE),
+        (BROKER, {"scope": "cluster"}, NEEDS_BROKERS),
+    ],
+)
+def test_terms_that_cannot_hold_are_refused_at_start_and_when_the_file_or_the_settings_change(
+    path: Path, text: str, keys: dict[str, Any], problem: str
+) -> None:
+    edit(path, text)
+    with pytest.raises(ConfigError, match=problem):
+        FileStore(settings(path, **keys))
+
+    kept = FileStore(settings(path))
+    entries = dict(kept.definitions.entries())
+    with pytest.raises(ConfigError, match=problem):
+        kept.read(settings(path, **keys))
+    assert dict(kept.definitions.entries()) == entries
+
+    edit(path, FILE)
+    kept.read(settings(path, **keys))  # they go with the setting that they need
+    edit(path, text)
+    with pytest.raises(ConfigError, match=problem):
+        kept.read(settings(path, **keys))
+    assert dict(kept.definitions.entries()) == dict(parse(FILE).entries())
+
+
+def test_alteration_to_terms_that_cannot_hold_is_refused_for_this_entity_alone(path: Path) -> None:
+    kept = FileStore(settings(path, scope="cluster"))
+    wrong: Alteration = [("capacity", "broker")], [(RATE, 5000.0)]
+    refused, fine = alter(kept, wrong, rate("c", 5.0))
+    assert 'needs quotas.scope = "broker"' in refused
+    assert fine == ""
+    assert alter(kept, ([("capacity", "cluster")], [(RATE, 5000.0)])) == [""]
+    assert list(kept.definitions.capacities.values()) == [(5000.0, True)]
+
+
+def test_entry_with_times_holds_from_the_start_and_as_soon_as_it_is_read(path: Path) -> None:
+    always = '[[quota]]\nclient_id = "a"\nproducer_byte_rate = 9\nfrom = 2000-01-01T00:00:00Z\n'
+    never = '[[quota]]\nclient_id = "a"\nproducer_byte_rate = 8\nfrom = 2900-01-01T00:00:00Z\n'
+    edit(path, FILE + always + never)
+    kept = store(path)
+    assert kept.definitions.limit(RATE, "", "a")[0] == 9
+    edit(path, FILE + never)
+    kept.read(settings(path))
+    assert kept.definitions.limit(RATE, "", "a")[0] == 1000
+    assert not kept.elapse()
+    seconds = kept.next_change()
+    assert seconds is not None
+    assert seconds > 1e9  # in 2900

@@ -11,7 +11,7 @@ from proxy.control.quotas.topic_store import Place, Snapshot, SnapshotError, Top
 from proxy.topics.records import AppendError, Portion, Problem, Record
 from quotas.definitions.alterations import Alteration
 from quotas.definitions.definitions import Definitions
-from quotas.definitions.entities import DEFAULT, Entity
+from quotas.definitions.entities import DEFAULT, BucketKey, Entity
 from quotas.definitions.records import Author, key_of, value_of
 from tests.support.quota_log import TOPIC_ID, FakeLog, told_by
 
@@ -111,6 +111,31 @@ def test_concurrent_changes_of_different_limits_both_stay() -> None:
     log.deliver(rate(ANN, 7, OTHER))  # of another process, which has not seen the first
     assert store.drain()
     assert store.definitions.values(ANN) == {RATE: 5.0, OTHER: 7.0}
+
+
+def test_concurrent_members_of_a_group_both_stay_and_a_name_in_two_groups_is_of_one_everywhere() -> None:
+    web, ops = (Entity(client_id="web-*", group=name) for name in ("web", "ops"))
+    store, log = opened(rate(Entity(group="web"), 5), rate(Entity(group="ops"), 6))
+    member = [("client-id", "web-*"), ("group", "web")], [("member", 1.0)]
+    assert alter(store, member) == [""]
+    log.deliver(rate(Entity("svc", group="web"), 1, "member"), rate(ops, 1, "member"))  # of another process
+    assert store.drain()
+    assert store.definitions.limit(RATE, "svc", "x") == (5, BucketKey(None, None, "web"))
+    assert store.definitions.limit(RATE, "", "web-1") == (6, BucketKey(None, None, "ops"))
+    assert log.appended[0][0].key == (b'{"entity":[["client-id","web-*"],["group","web"]],"limit":"member"}')
+    assert alter(store, (member[0], [("member", None)])) == [""]
+    assert web not in store.definitions
+
+
+def test_entry_with_times_is_a_record_and_holds_at_once() -> None:
+    store, log = opened(rate(ANN, 5))
+    times = [("user", "ann"), ("when", "from=2000-01-01T00:00:00Z")]
+    assert alter(store, (times, [(RATE, 9.0)])) == [""]
+    assert store.definitions.limit(RATE, "ann", "a")[0] == 9
+    assert store.definitions.values(ANN) == {RATE: 5.0}
+    log.deliver(rate(Entity("ann", when="from=2000-01-01T00:00:00Z"), None))
+    assert store.drain()
+    assert store.definitions.limit(RATE, "ann", "a")[0] == 5
 
 
 def test_validation_writes_nothing_and_a_wrong_entity_is_not_written() -> None:
@@ -349,6 +374,9 @@ QUOTAS = {
     Entity("ann"): {"producer_byte_rate": 5.0, "request_percentage": 12.5},
     Entity(DEFAULT, "\u2028\n"): {"consumer_byte_rate": 6.0},
     Entity(ip="::1"): {"connection_creation_rate": 7.0},
+    Entity("u*", group="g"): {"member": 1.0},
+    Entity(group="g", when="hours=sat"): {"weight": 2.5, "exempt": 1.0},
+    Entity(capacity="broker"): {"producer_byte_rate": 8.0},
 }
 
 

@@ -1,0 +1,1 @@
+"""A capacity that classes of clients share, on real brokers (`make capacity`)."""

@@ -1,0 +1,132 @@
+"""Consumers at a log's end beside those that replay, all of one client id, in virtual time, on channels.
+
+A consumer at the end reads what has come since its last Fetch; one that replays takes as much as it may. The broker
+sends whole batches, at least one, and waits for the first as long as the Fetch says.
+"""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from protocol.messages.fetch import FetchFields, read_request
+from quotas.definitions.entities import Entity
+from quotas.engine import Engine
+from tests.bench.figures import percentile
+from tests.simulation.clock import Clock, largest_window
+from tests.support.engines import engine_with
+from tests.support.frames import fetch, fetched_from
+from tests.support.playbook import Drop, Order, Pass, Playbook, Wait, playbook
+
+VERSION = 15
+FIELDS_AT = 16  # after a header with the client id "a"
+LAG = 1000
+CONSUMER_RATE, CATCH_UP_RATE = 500_000.0, 1_000_000.0
+BEGIN_MS = 5_000  # until then nothing is judged
+ROUND_TRIP_MS = 3
+EVERY_MS = 20
+
+
+@dataclass(slots=True, eq=False)
+class Reader:
+    """A connection that fetches, and waits while it is muted.
+
+    Args:
+        every_ms: how often a batch comes; 0: it replays, and there is always another.
+    """
+
+    clock: Clock
+    engine: Engine
+    batch: int
+    every_ms: int = 0
+    max_wait_ms: int = 500
+    talk: Playbook = field(init=False)
+    sent: int = 0
+    read_ms: int = 0  # batches have been read up to this time
+    delays: list[int] = field(default_factory=list)
+    passed: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.talk = playbook(self.engine, gateway=False)
+
+    def ask(self) -> None:
+        """Send a Fetch."""
+        self.sent += 1
+        frame = fetch(VERSION, correlation_id=self.sent, max_wait_ms=self.max_wait_ms)
+        self._follow(self.talk.orders("client", self.clock.now_ms, frame))
+
+    def _again(self) -> None:
+        self._follow(self.talk.orders("client", self.clock.now_ms, b""))
+
+    def _follow(self, orders: list[Order]) -> None:
+        """Do what the channel ordered for the request at hand."""
+        first = orders[0]
+        if isinstance(first, Wait):
+            self.clock.at(first.until_ms, self._again)
+        elif isinstance(first, Drop):  # it gets an empty response, and returns after its mute
+            self.talk.orders("broker", self.clock.now_ms, b"")
+            self.clock.at(self.clock.now_ms + 1 + self.talk.mute_left_ms(self.clock.now_ms), self.ask)
+        else:
+            assert isinstance(first, Pass), first
+            fields = read_request(first.data, FIELDS_AT, len(first.data), VERSION)
+            assert fields is not None
+            due_ms = self.clock.now_ms if not self.every_ms else self.read_ms + self.every_ms
+            until_ms = self.clock.now_ms + fields.max_wait_ms
+            at_ms = max(self.clock.now_ms + ROUND_TRIP_MS, min(due_ms, until_ms))
+            self.clock.at(at_ms, lambda: self._respond(fields))
+
+    def _respond(self, fields: FetchFields) -> None:
+        now_ms = self.clock.now_ms
+        there = (now_ms - self.read_ms) // self.every_ms if self.every_ms else 1_000_000
+        batches = min(there, max(1, fields.max_bytes // self.batch))
+        if self.every_ms:
+            for _ in range(batches):
+                self.read_ms += self.every_ms
+                if now_ms >= BEGIN_MS:
+                    self.delays.append(now_ms - self.read_ms)
+        size = batches * self.batch
+        lags = {"t": [0 if self.every_ms else LAG + 1]}
+        response = fetched_from(VERSION, {"t": [size]}, correlation_id=self.sent, lags=lags)
+        self.talk.orders("broker", now_ms, response)
+        if now_ms >= BEGIN_MS:
+            self.passed.append((now_ms, len(response)))
+        self.clock.at(now_ms + 1, self.ask)
+
+
+def world(limits: dict[str, float], replaying: int, seed: int) -> tuple[Clock, list[Reader], list[Reader]]:
+    """Ten readers at the end with 150 kB/s together, and some that replay; begun in any order."""
+    clock, engine = Clock(), engine_with({Entity(client_id="a"): limits}, policy="schedule")
+    present = [Reader(clock, engine, 300, every_ms=EVERY_MS) for _ in range(10)]
+    past = [Reader(clock, engine, 16_000) for _ in range(replaying)]
+    chance = random.Random(seed)
+    for reader in (*present, *past):
+        at_ms = chance.randrange(1_000)
+        reader.read_ms = at_ms
+        clock.at(at_ms, reader.ask)
+    return clock, present, past
+
+
+CLASS = {"consumer_byte_rate": CONSUMER_RATE, "catch_up_byte_rate": CATCH_UP_RATE, "catch_up_lag": float(LAG)}
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("replaying", [1, 40])
+def test_replays_have_their_rate_and_delay_none_at_the_end(replaying: int, seed: int) -> None:
+    seconds = 30
+    clock, present, past = world(CLASS, replaying, seed)
+    clock.run(seconds * 1000)
+    delays = sorted(delay for reader in present for delay in reader.delays)
+    assert len(delays) >= 10 * (seconds * 1000 - BEGIN_MS - 100) / EVERY_MS
+    assert percentile(delays, 99) <= ROUND_TRIP_MS + 1
+    passed = sorted(one for reader in past for one in reader.passed)
+    rate = sum(size for _, size in passed) / (seconds - BEGIN_MS / 1000)
+    assert 0.97 * CATCH_UP_RATE <= rate <= 1.02 * CATCH_UP_RATE
+    # In ten seconds the rate, a burst of one, and a response of each.
+    assert largest_window(passed, 10_000) <= 11 * CATCH_UP_RATE + replaying * 500_000
+
+
+def test_without_it_the_end_waits_for_the_replays() -> None:
+    # Equal parts protect those that need less than theirs; of fifty connections each has 10 kB/s, and needs 19.
+    clock, present, _ = world({"consumer_byte_rate": CONSUMER_RATE}, 40, 1)
+    clock.run(30_000)
+    assert percentile(sorted(delay for reader in present for delay in reader.delays), 99) > 1_000
