@@ -1,8 +1,8 @@
 """`make simulate`: fleets with faults in virtual time, one seed after the other, on all processors.
 
 Each seed is run twice: with all faults, where shares are compared with the bound, and with members that are never cut
-off, where bytes are. Each tenth is run with a capacity as well (`capacity_fleet`, `capacity_calm`). A seed that fails is
-printed; `--first SEED --seeds 1` repeats it. A whole run is written into docs/benchmarks.md.
+off, where bytes are. Each tenth is run with a capacity as well (`capacity_fleet`, `capacity_calm`). A seed that fails
+is printed; `--first SEED --seeds 1` repeats it. A whole run is written into docs/benchmarks.md.
 """
 
 import argparse
