@@ -229,3 +229,36 @@ def test_a_demand_beyond_what_the_weight_gives_changes_nothing() -> None:
     honest.want(a=4.25, b=8, c=8)
     lying.want(a=8, b=8, c=8)
     assert lying.lent("a") == pytest.approx(honest.lent("a"))
+
+
+def test_other_definitions_with_the_same_revision_are_read() -> None:
+    world = World(ALL)
+    world.want(a=8, b=8)
+    world.quotas = Stated({**ALL, "a": Terms(4e6, 4e6)})
+    world.lend()
+    assert (world.lent("a"), world.lent("b")) == (0, pytest.approx(2))
+
+
+def test_a_demand_that_came_before_its_capacity_is_served_when_that_is_stated() -> None:
+    world = World(ALL)
+    stated, world.quotas.stated = world.quotas.stated, None
+    world.want(a=8)
+    assert world.lent("a") == 0
+    world.quotas.stated = stated
+    world.quotas.revision += 1
+    world.lend()
+    assert world.lent("a") == pytest.approx(4)  # 8 - 4
+
+
+def test_a_capacity_of_the_cluster_becomes_one_of_each_broker() -> None:
+    world = World(ALL)
+    for broker in (1, 2):
+        world.leases.demands[loan_of("a", broker)] = 0.75
+    world.lend({loan_of("a", 1), loan_of("a", 2)})
+    # 8 MB/s for both, of which each is promised 4.
+    assert [world.capacities(loan_of("a", broker)) for broker in (1, 2)] == [0, 0]
+    world.quotas.stated = Capacity(RATE, cluster=False)
+    world.quotas.revision += 1
+    world.lend()
+    # 6 MB/s wanted at each, of which 4 are promised.
+    assert [world.capacities(loan_of("a", broker)) * RATE for broker in (1, 2)] == pytest.approx([2e6, 2e6])
