@@ -259,13 +259,13 @@ class Budgets:
 
         In a class that shares a capacity it has no burst: further names would be further bursts.
         """
-        self._limiters[budget_key(limiter_key)] = limiter
         self.lend(limiter, limiter_key, now_ms)
         limiter.begin_empty(now_ms if limiter in self._uses else self._began_ms, now_ms)
 
     def lend(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
         """Set a limiter's share to the current one, after all shares or quotas have changed."""
         key = budget_key(limiter_key)
+        self._limiters[key] = limiter  # a process by itself begins to lend while limiters are in use
         capacity = self._owner.capacity(limiter_key)
         use = self._uses.get(limiter)
         if (use.capacity if use is not None else 0.0) != capacity:
