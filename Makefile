@@ -263,6 +263,10 @@ reassignment: jars ## What reassignments in small batches cost, beside Kafka's a
 accuracy: jars ## How well quotas are kept, beside Kafka's own
 	$(BIN)/python -m tests.bench.accuracy $(ARGS)
 
+.PHONY: goodput
+goodput: jars ## The part of a throttled consumer's quota that arrives as records
+	$(BIN)/python -m tests.bench.goodput $(ARGS)
+
 # In an environment of its own: Atheris has wheels for few machines (requirements/fuzz.in).
 FUZZ := build/fuzz-venv
 
