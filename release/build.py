@@ -6,7 +6,7 @@
     ARTIFACT.cdx.json                      the SBOM of each (`release.sbom`)
     requirements-NAME.txt                  lock `run`, and of each extra, with this release, whose hashes are in it
     RELEASE_NOTES.md                       the section of CHANGELOG.md
-    SHA256SUMS                             of all of these
+    SHA256SUMS                             of all of these, and of the Helm chart once `make chart-package` has made it
 
 The version is that of pyproject.toml. A release needs a clean working tree and a section of its version in
 CHANGELOG.md. A snapshot needs neither: its version names the commit, so it is no other release's, and an index does not
@@ -103,7 +103,12 @@ def _describe(root: Path, out: Path, source: Source, artifacts: Sequence[Path]) 
         text = _requirements((root / "requirements" / f"{lock}.txt").read_text(), source, artifacts)
         (out / f"requirements-{lock}.txt").write_text(text)
     (out / NOTES).write_text(f"# {source.name} {source.version}\n\n{source.notes}")
-    files = sorted(out.iterdir())
+    write_sums(out)
+
+
+def write_sums(out: Path) -> None:
+    """Write the checksums of all files of a release."""
+    files = sorted(path for path in out.iterdir() if path.name != SUMS)
     (out / SUMS).write_text("".join(f"{sbom.sha256(path)}  {path.name}\n" for path in files))
 
 

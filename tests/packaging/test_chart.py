@@ -5,6 +5,7 @@ kube-score says what a reviewer would, the API server's own code admits a pod, a
 configuration inside as the container finds it.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import pytest
 import yaml
 
 from proxy.config.options import TABLES
+from release.build import SUMS
 from tests.packaging.conftest import ROOT, bare_environment
 from tests.packaging.conftest import run as run_command
 from tests.packaging.kubernetes.manifests import (
@@ -518,13 +520,6 @@ def test_image_is_a_target_of_the_dockerfile_in_this_version(case: str) -> None:
         assert target == "capture"
 
 
-def test_chart_has_the_projects_version() -> None:
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-
-    assert chart["version"] == chart["appVersion"] == project["version"]
-
-
 # ----------------------------------------------------------------------------------------------------
 # Services and network
 
@@ -870,3 +865,14 @@ def test_archive_is_the_same_bytes_each_time_and_installs_as_the_directory(tmp_p
     assert package(tmp_path / "twice").read_bytes() == archive.read_bytes()
     words = ("--namespace", NAMESPACE, "--values", str(EXAMPLES / "monitoring.yaml"))
     assert run("helm", "template", "sluice", str(archive), *words) == _text("monitoring")
+
+
+def test_checksums_of_a_release_have_the_archive_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "a.whl").write_bytes(b"a")
+    (tmp_path / SUMS).write_text("what make release has written\n")
+    archive = package(tmp_path)
+
+    assert (tmp_path / SUMS).read_text() == "".join(
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+        for path in (tmp_path / "a.whl", archive)
+    )

@@ -1,6 +1,7 @@
 """`python -m tests.packaging.kubernetes.package` writes the Helm chart into dist/, the same bytes at each call.
 
 Helm's own archive has the time of its making; here every file has that of the last commit (SOURCE_DATE_EPOCH, if set).
+Where a release is in dist/, its checksums have the archive's too.
 """
 
 import gzip
@@ -12,19 +13,22 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from release.build import SUMS, write_sums
 from tests.packaging.kubernetes.render import CHART, ROOT, run
 
 DIST: Final = ROOT / "dist"
 
 
 def package(target: Path) -> Path:
-    """Write the chart's archive into a directory and return its path."""
+    """Write the chart's archive into a directory, and its checksum where there are others; return its path."""
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
         run("helm", "package", str(CHART), "--destination", place)
         (made,) = Path(place).glob("*.tgz")
         archive = target / made.name
         archive.write_bytes(_levelled(made.read_bytes(), _source_time()))
+    if (target / SUMS).exists():
+        write_sums(target)
     return archive
 
 

@@ -1,15 +1,17 @@
-"""`python -m tests.packaging.kubernetes.render` writes the manifests that are rendered from the chart.
+"""`python -m tests.packaging.kubernetes.render` writes the project's version into the chart, and the manifests from it.
 
+    deploy/helm/sluice/Chart.yaml           its two versions, which are pyproject.toml's
     docker/kubernetes-gateway.yaml          the chart with examples/gateway.yaml
     docker/kubernetes-sidecar.yaml          the chart with examples/sidecar.yaml, and deploy/sidecar/statefulset
     deploy/sidecar/statefulset/patch.yaml   the sidecar as a patch
 
-They are for those who use no Helm, and are never edited.
+The manifests are for those who use no Helm, and are never edited.
 """
 
 import os
 import re
 import subprocess
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -95,6 +97,16 @@ def run(tool: str, *words: str, fails: bool = False, given: str = "") -> str:
     return done.stdout + done.stderr if fails else done.stdout
 
 
+def _chart() -> str:
+    """Return Chart.yaml with the project's version; Helm wants 1.2.0-dev0 for 1.2.0.dev0."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    of = {"version": re.sub(r"\.?(?=[a-z])", "-", version, count=1), "appVersion": version}
+    text = (CHART / "Chart.yaml").read_text()
+    return re.sub(
+        r"^(version|appVersion): .*$", lambda line: f"{line[1]}: {of[line[1]]}", text, flags=re.MULTILINE
+    )
+
+
 def _gateway() -> str:
     return _GATEWAY + tidy(render(values=EXAMPLES / "gateway.yaml"))
 
@@ -117,7 +129,8 @@ def tidy(manifests: str) -> str:
 
 
 RENDERED: Final[Mapping[Path, Callable[[], str]]] = {
-    STATEFULSET / "patch.yaml": _patch,  # first: the next one is made of it
+    CHART / "Chart.yaml": _chart,  # first: the others are made of it
+    STATEFULSET / "patch.yaml": _patch,  # before the one that is made of it
     ROOT / "docker" / "kubernetes-sidecar.yaml": _sidecar,
     ROOT / "docker" / "kubernetes-gateway.yaml": _gateway,
 }
