@@ -118,12 +118,14 @@ class Budgets:
 
 def _shared_by(limit: Limit) -> str:
     """Return whose clients share a limit's budget."""
-    if limit.bucket is None or limit.bucket == (None, None):
+    bucket = limit.bucket
+    if bucket is None or bucket == BucketKey(None, None):
         return "all"
-    user, client_id = limit.bucket
-    if client_id is None:
+    if bucket.group is not None:
+        return "group"
+    if bucket.client_id is None:
         return "user"
-    return "client_id" if user is None else "client"
+    return "client_id" if bucket.user is None else "client"
 
 
 class _Place(NamedTuple):
