@@ -5,6 +5,7 @@
     kafka_sluice-V.tar.gz                  the sources; both wheels are built from it
     ARTIFACT.cdx.json                      the SBOM of each (`release.sbom`)
     requirements-NAME.txt                  lock `run`, and of each extra, with this release, whose hashes are in it
+    grafana-dashboard.json                 and prometheus-alerts.yml, for those who monitor it
     RELEASE_NOTES.md                       the section of CHANGELOG.md
     SHA256SUMS                             of all of these, and of the Helm chart once `make chart-package` has made it
 
@@ -33,6 +34,11 @@ from release import sbom
 
 LOCKS: Final = ("run", "capture", "fleet", "offline", "operator")
 SUMS: Final = "SHA256SUMS"
+# What an operator needs beside the package, by its name in a release.
+FILES: Final = {
+    "grafana-dashboard.json": "docker/grafana/dashboards/sluice.json",
+    "prometheus-alerts.yml": "docker/prometheus/alerts.yml",
+}
 NOTES: Final = "RELEASE_NOTES.md"
 _BUILD_SECONDS_MAX: Final = 900
 
@@ -95,13 +101,15 @@ def section(changelog: str, heading: str) -> str | None:
 
 
 def _describe(root: Path, out: Path, source: Source, artifacts: Sequence[Path]) -> None:
-    """Write SBOMs, requirements, notes, and at last the checksums of all files."""
+    """Write SBOMs, requirements, what monitors it, notes, and at last the checksums of all files."""
     for artifact in artifacts:
         content = sbom.write(root, source.name, source.version, source.time, artifact)
         artifact.with_name(f"{artifact.name}.cdx.json").write_text(content)
     for lock in LOCKS:
         text = _requirements((root / "requirements" / f"{lock}.txt").read_text(), source, artifacts)
         (out / f"requirements-{lock}.txt").write_text(text)
+    for name, path in FILES.items():
+        shutil.copyfile(root / path, out / name)
     (out / NOTES).write_text(f"# {source.name} {source.version}\n\n{source.notes}")
     write_sums(out)
 

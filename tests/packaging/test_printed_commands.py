@@ -1,4 +1,4 @@
-"""The README's first minute, docs/tutorial.md, and the gateway's compose and Kubernetes files.
+"""The README's first minute, and the gateway's compose and Kubernetes files.
 
 Their commands are carried out one by one as printed, on real brokers. Addresses, ports and the place of the
 installation are replaced: other tests run at the same time. What needs a container engine is left out; what its
@@ -85,37 +85,6 @@ def test_first_minute_of_the_readme(kafka: Cluster, checkout: Path, create_topic
     assert "reports" in clients
     assert "Completed updating config" in altered
     assert tomllib.loads(quotas) == {"quota": [{"client_id": "reports", "producer_byte_rate": "4M"}]}
-
-
-def test_first_hour_of_the_tutorial(kafka: Cluster, checkout: Path, create_topic: CreateTopic) -> None:
-    ports = Ports()
-    home = checkout / "opt"
-    text = (ROOT / "docs" / "tutorial.md").read_text()
-    install, check, ready, look, enforce, explain, left = fenced(text)
-    configuration, quotas = fenced(text, "toml")
-    replaced = {
-        "/opt/sluice": str(home),
-        "kafka1:9092,kafka2:9092,kafka3:9092": kafka.bootstrap(),
-        "localhost:19080": f"{HOST}:{ports.admin}",
-    }
-
-    with PrintedShell(checkout, replaced, ports.environment()) as shell:
-        (checkout / "sluice.toml").write_text(shell.here(configuration))
-        (checkout / "quotas.toml").write_text(quotas)
-        for command in commands(install):
-            shell.run(command)
-        checked, _ = [shell.run(command) for command in commands(check)]
-        assert "is right" in checked
-        assert "cluster: 3 brokers" in checked
-        assert "warning" not in checked
-        assert shell.run(ready) == "ready\n"
-        write(f"{HOST}:{ports.bootstrap}", create_topic(), "spared")
-        assert "spared" in shell.run(look)
-        for command in commands(enforce):
-            shell.run(command)
-        write(f"{HOST}:{ports.bootstrap}", create_topic(), "reports", records=60)  # 6 MB at 2 MB/s
-        assert "producer_byte_rate 2.0 MB/s of client-id 'reports'" in shell.run(explain)
-        until(lambda: shell.run(left).strip().endswith(" 0.0"), "no client is left")
 
 
 class Container:

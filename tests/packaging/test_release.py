@@ -18,21 +18,25 @@ import pytest
 import yaml
 from packaging.version import Version
 
-from release.build import LOCKS, NOTES, SUMS, ReleaseError, build
-from release.check import PAGE, first_minute
+from release.build import FILES, LOCKS, NOTES, SUMS, ReleaseError, build
+from release.check import BROKER_IDS, PAGE, first_minute
 from release.sbom import read_lock, sha256
-from tests.cluster import Cluster
+from tests.cluster import HOST, Cluster, free_ports
 from tests.conftest import CreateTopic
 from tests.packaging.conftest import ROOT, run
-from tests.support.printed import fenced, section
+from tests.support.numbered import write_all
+from tests.support.printed import PrintedShell, commands, fenced, overrides, section
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(400)
 
 RELEASED: Final = (
     *("protocol", "quotas", "commandline", "kafka_client", "console", "proxy", "offline", "requirements"),
     *("README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "hatch_build.py", "sluice.example.toml"),
+    *FILES.values(),
 )
 VERSION: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+RECORD: Final = b"x" * 100_000
 COMMITTED_AT: Final = "2026-01-31T12:00:00+00:00"
 
 
@@ -57,6 +61,7 @@ def checkout(directory: Path) -> Path:
             ignored = shutil.ignore_patterns("__pycache__", "compiled")
             shutil.copytree(path, directory / name, ignore=ignored, copy_function=shutil.copyfile)
         else:
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, directory / name)
     changelog = directory / "CHANGELOG.md"
     text = re.sub(rf"^## {re.escape(VERSION)}\b.*\n", "", changelog.read_text(), flags=re.MULTILINE)
@@ -94,6 +99,7 @@ def test_two_builds_in_two_places_have_the_same_bytes(dist: Path, tmp_path: Path
         f"kafka_sluice-{VERSION}.tar.gz",
         f"kafka_sluice-{VERSION}.tar.gz.cdx.json",
         *(f"requirements-{lock}.txt" for lock in LOCKS),
+        *FILES,
         NOTES,
         SUMS,
     }
@@ -170,6 +176,40 @@ def test_first_minute_with_nothing_but_the_release(
     (verify,) = fenced(section(PAGE.read_text(), "## Check what you have"))
     run("bash", "-c", verify, cwd=directory)
     first_minute(directory, Path(sys.executable), kafka.bootstrap(), create_topic())
+
+
+def test_first_hour_of_the_tutorial(
+    dist: Path, kafka: Cluster, create_topic: CreateTopic, tmp_path: Path
+) -> None:
+    directory = shutil.copytree(dist, tmp_path / "dist")
+    row = free_ports(BROKER_IDS + 2)
+    sluice, admin = f"{HOST}:{row[0]}", f"{HOST}:{row[-1]}"
+    text = (ROOT / "docs" / "tutorial.md").read_text()
+    install, check, ready, look, enforce, explain, left = fenced(text)
+    configuration, quotas = fenced(text, "toml")
+    replaced = {
+        "/opt/sluice": str(tmp_path / "opt"),
+        "kafka1:9092,kafka2:9092,kafka3:9092": kafka.bootstrap(),
+        "localhost:19080": admin,
+    }
+
+    with PrintedShell(directory, replaced, overrides(row[0], row[1], row[-1])) as shell:
+        (directory / "sluice.toml").write_text(shell.here(configuration))
+        (directory / "quotas.toml").write_text(quotas)
+        for command in commands(install):
+            shell.run(command)
+        checked, _ = [shell.run(command) for command in commands(check)]
+        assert "is right" in checked
+        assert "cluster: 3 brokers" in checked
+        assert "warning" not in checked
+        assert shell.run(ready) == "ready\n"
+        write_all(sluice, create_topic(), [RECORD], settings={"client.id": "spared"})
+        assert "spared" in shell.run(look)
+        for command in commands(enforce):
+            shell.run(command)
+        write_all(sluice, create_topic(), [RECORD] * 60, settings={"client.id": "reports"})  # 6 MB at 2 MB/s
+        assert "producer_byte_rate 2.0 MB/s of client-id 'reports'" in shell.run(explain)
+        until(lambda: shell.run(left).strip().endswith(" 0.0"), "no client is left")
 
 
 def test_requirements_take_no_other_file_of_this_version(dist: Path, tmp_path: Path) -> None:
