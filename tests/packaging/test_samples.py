@@ -1,8 +1,7 @@
 """What earlier releases have written is read (docs/compatibility.md).
 
 tests/packaging/samples has a directory for each release, written by it with `make release-sample`. Its files are never
-changed: where one is no longer read, an upgrade breaks for those who have such files. 0.1.0 is not released yet: a
-snapshot before it wrote that directory, which is written again when 0.1.0 is cut.
+changed: where one is no longer read, an upgrade breaks for those who have such files.
 """
 
 import json
