@@ -40,8 +40,14 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def kept(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function with numba at its first call, or load its code from the cache of an earlier process."""
-    made: Any = _made(function, cache=True)
+    """Compile a function with numba at its first call, or load its code from the cache of an earlier process.
+
+    Where numba finds no directory to write to (`NUMBA_CACHE_DIR` names one), each process compiles anew.
+    """
+    try:
+        made: Any = _made(function, cache=True)
+    except RuntimeError:
+        return _made(function)
     # By default numba checks this function's file only, and would load code that was compiled from other rules.
     made._cache._cache_file._source_stamp = sources_digest()
     return made  # type: ignore[no-any-return]  # numba has no types

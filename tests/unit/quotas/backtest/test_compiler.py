@@ -29,6 +29,14 @@ def test_kept_code_is_taken_while_no_rule_has_changed(monkeypatch: pytest.Monkey
     assert sum(other.stats.cache_hits.values()) == 0
 
 
+def test_function_is_compiled_also_where_numba_finds_no_place_to_keep_it() -> None:
+    """As on a read-only root without a home: numba has no place for a function without a file either."""
+    made: dict[str, Any] = {}
+    exec("def twice(number):\n    return 2 * number\n", made)
+
+    assert compiler.kept(made["twice"])(3) == 6
+
+
 def test_digest_changes_with_each_source_file_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
