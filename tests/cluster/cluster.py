@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from tests.cluster import processes, readiness
-from tests.cluster.jars import LOG4J, class_path, java
+from tests.cluster.jars import LOG4J, class_archive, class_path, java
 from tests.cluster.options import CLIENTS, ClusterOptions, Listener, NodeAddresses, server_properties
 from tests.cluster.ports import HOST, free_ports
 from tests.cluster.readiness import Address
@@ -87,9 +87,9 @@ class Cluster:
         """End one broker as `kill -9` does."""
         processes.kill(self._running.pop(node))
 
-    def stop_broker(self, node: int, *, seconds: float = 40.0) -> None:
-        """End one broker as an operator does: leaders move away first."""
-        processes.end(self._running.pop(node), seconds=seconds)
+    def stop_broker(self, node: int, *, seconds: float = 40.0) -> int:
+        """End one broker as an operator does, leaders move away first; return its exit code, below 0 if killed."""
+        return processes.end(self._running.pop(node), seconds=seconds)
 
     def start_broker(self, node: int, *, wait: bool = True) -> None:
         """Start one broker again on its old data, and wait until every running broker names it.
@@ -154,7 +154,7 @@ class Cluster:
 
 
 def _java_command(*options: str) -> list[str]:
-    return [java(), *options, f"-Dlog4j2.configurationFile={LOG4J}", "-cp", class_path()]
+    return [java(), *class_archive(), *options, f"-Dlog4j2.configurationFile={LOG4J}", "-cp", class_path()]
 
 
 def _named_by(address: Address) -> set[int]:

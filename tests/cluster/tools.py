@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tests.cluster.jars import LOG4J, class_path, java
+from tests.cluster.jars import LOG4J, class_archive, class_path, java
 
 TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
 PRODUCER_PERFORMANCE: Final = "org.apache.kafka.tools.ProducerPerformance"
@@ -28,7 +28,7 @@ class ToolError(RuntimeError):
 def command(tool: str, *arguments: str, jvm_options: Sequence[str] = ("-Xmx256m",)) -> list[str]:
     """Return the command line of a tool, for those who start it themselves."""
     logging = [f"-Dlog4j2.configurationFile={LOG4J}", "-Dsluice.log.level=WARN"]
-    return [java(), *jvm_options, *logging, "-cp", class_path(tools=True), tool, *arguments]
+    return [java(), *class_archive(), *jvm_options, *logging, "-cp", class_path(tools=True), tool, *arguments]
 
 
 def run(tool: str, *arguments: str, seconds: float = _TOOL_SECONDS_MAX, text: str | None = None) -> str:
