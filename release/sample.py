@@ -160,8 +160,14 @@ def _with_files(sluice: Path, cluster: Cluster, directory: Path, made: Path) -> 
 def _with_topics(sluice: Path, cluster: Cluster, directory: Path, made: Path) -> None:
     directory.mkdir()
     (directory / "fleet.secret").write_text(f"{SECRET}\n")
+    snapshot = directory / "state" / "quotas-of-topic.json"
     with _Gateway(sluice, cluster, directory, _FLEET).serving() as gateway:
         gateway.use()
+        until(
+            lambda: snapshot.exists() and '"reports"' in snapshot.read_text(),
+            "the snapshot has the quotas",
+            90,
+        )
         (made / "v1").mkdir()
         with gateway.writing():
             for name, path in DOCUMENTS.items():
