@@ -37,7 +37,7 @@ _APT_SETTINGS: Final = (
 )
 _PIP_SETTINGS: Final = frozenset({"index-url", "extra-index-url", "trusted-host", "proxy", "default-timeout"})
 _BUILD_SECONDS_MAX: Final = 900
-_RUN_SECONDS_MAX: Final = 120
+_RUN_SECONDS_MAX: Final = 600  # Spark on a busy machine
 _NEEDED: Final = ("buildah", "mmdebstrap", "unshare", "setpriv")
 
 # Arguments: root, working directory, user, group, then SOURCE TARGET ro|rw for each mount, --, the command.
@@ -61,6 +61,9 @@ for name in null zero random urandom; do
   mount --bind "/dev/$name" "$root/dev/$name"
 done
 mkdir -m 1777 "$root/dev/shm"
+ln -s /proc/self/fd "$root/dev/fd"
+: >> "$root/etc/hosts"
+mount --bind /etc/hosts "$root/etc/hosts"
 mount -o remount,bind,ro "$root"
 exec env PATH="$of_image" /usr/bin/setpriv --no-new-privs \
   /usr/bin/unshare --root "$root" --wd "$place" --setgid "$group" --setuid "$user" -- "$@"
