@@ -306,7 +306,11 @@ _CONNECTIONS_A_MEMBER: Final = 4  # twice as many lessees as members, each with 
 _CONNECTIONS_MORE: Final = 8  # without a report yet
 UNPROVEN_MAX: Final = 64
 _GAP_SECONDS: Final = 0.01  # between two messages of one connection
-_FLUSH_SECONDS: Final = 0.01  # reports that arrive within this time get their grants together
+# Reports that arrive within this time get their grants together. It is longer with more members: a changed demand of
+# each changes the shares of all, so the number of messages would grow with the square of the members.
+_FLUSH_SECONDS: Final = 0.01
+_FLUSH_SECONDS_A_MEMBER: Final = 0.002
+_FLUSH_SECONDS_MAX: Final = 0.2
 _TICK_SECONDS: Final = 0.1
 VIEW_SECONDS: Final = 2.0
 _UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -465,7 +469,8 @@ class HolderPort:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_TICK_SECONDS)
-            self._flush()
+            if self._flush_handle is None:
+                self._flush()
             if loop.time() >= views_due:
                 views_due = loop.time() + VIEW_SECONDS
                 self._send_views()
@@ -653,7 +658,9 @@ class HolderPort:
 
     def _flush_soon(self) -> None:
         if self._flush_handle is None:
-            self._flush_handle = asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self._flush)
+            seconds = min(len(self._members) * _FLUSH_SECONDS_A_MEMBER, _FLUSH_SECONDS_MAX)
+            loop = asyncio.get_running_loop()
+            self._flush_handle = loop.call_later(max(seconds, _FLUSH_SECONDS), self._flush)
 
     def _flush(self) -> None:
         """Send all grants that are due, and pass on a changed roster."""
