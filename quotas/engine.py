@@ -118,7 +118,7 @@ class Engine:
     def end_lease(self, now_ms: int) -> None:
         """If the lease of this process's shares has ended, make every limiter read its share again."""
         if self.lease_until_ms is not None and now_ms >= self.lease_until_ms:
-            self.refresh(None)
+            self.refresh(None if self.budgets is None else self.budgets.leased_until_ms(now_ms))
 
     def expire(self, now_ms: int) -> int:
         """Remove clients without a channel that had no traffic for an hour, or never had any; returns their number.

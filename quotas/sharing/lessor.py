@@ -172,7 +172,10 @@ class KeyShares:
         uppers: list[float] = []
         wanted: list[float] = []
         weights: list[float] = []
-        for lessee, part in self.parts.items():  # the holder's CPU is spent here: a hot key has a part of each member
+        for (
+            lessee,
+            part,
+        ) in self.parts.items():  # the holder's CPU is spent here: a hot key has a part of each member
             share, wish = part.share, part.wish
             uppers.append(self.upper(lessee) if share is None or part.version else share)
             wanted.append(0.0 if wish is None else max(0.0, min(1.0, wish.wanted) - least))

@@ -232,8 +232,8 @@ def test_statements_come_back(statements: Statements) -> None:
     for claim in (CLAIM, replace(CLAIM, address=None, number=0, known=NO_TERM)):
         assert statements.read_claim(statements.write_claim(claim, "id-1"), "id-1") == claim
     for ruling, mine in ((RULING, True), (RULING, False), (Ruling("", None, NO_TERM, Term(1, 1)), False)):
-        written = statements.write_ruling(ruling, "id-1", NONCE, mine=mine)
-        assert statements.read_ruling(written, "id-1", NONCE) == (ruling, mine)
+        written = statements.write_ruling([(ruling, mine)], "id-1", NONCE)
+        assert statements.read_ruling(written, "id-1", NONCE) == [(ruling, mine)]
 
 
 def test_claim_is_for_the_member_that_has_made_it() -> None:
@@ -243,7 +243,7 @@ def test_claim_is_for_the_member_that_has_made_it() -> None:
 
 
 def test_ruling_is_for_one_member_and_one_claim_of_it_and_is_no_claim() -> None:
-    written = SIGNED.write_ruling(RULING, "id-1", NONCE, mine=True)
+    written = SIGNED.write_ruling([(RULING, True)], "id-1", NONCE)
     assert SIGNED.read_ruling(written, "id-2", NONCE) is None
     assert SIGNED.read_ruling(written, "id-1", b"m" * NONCE_BYTES) is None
     assert SIGNED.read_claim(written, "id-1") is None
@@ -255,14 +255,14 @@ def test_statements_of_another_secret_or_group_or_of_none_are_no_statements(othe
     for writer, reader in ((SIGNED, other), (other, SIGNED)):
         assert reader.read_claim(writer.write_claim(CLAIM, "id-1"), "id-1") is None
         assert (
-            reader.read_ruling(writer.write_ruling(RULING, "id-1", NONCE, mine=True), "id-1", NONCE) is None
+            reader.read_ruling(writer.write_ruling([(RULING, True)], "id-1", NONCE), "id-1", NONCE) is None
         )
         assert reader.read_lasting(writer.write_lasting(LASTING, "a")) is None
 
 
 @given(st.data())
 def test_any_changed_byte_makes_it_no_statement(data: st.DataObject) -> None:
-    claim, ruling = SIGNED.write_claim(CLAIM, "id-1"), SIGNED.write_ruling(RULING, "id-1", NONCE, mine=False)
+    claim, ruling = SIGNED.write_claim(CLAIM, "id-1"), SIGNED.write_ruling([(RULING, False)], "id-1", NONCE)
     commit = SIGNED.write_lasting(LASTING, "a").encode()
     for said in (claim, ruling, commit):
         changed = bytearray(said)
@@ -300,5 +300,5 @@ def test_any_bytes_are_a_statement_or_none(data: bytes) -> None:
     assert claim is None or UNSIGNED.read_claim(UNSIGNED.write_claim(claim, "id-1"), "id-1") == claim
     found = UNSIGNED.read_ruling(data, "id-1", NONCE)
     if found is not None:
-        written = UNSIGNED.write_ruling(found[0], "id-1", NONCE, mine=found[1])
+        written = UNSIGNED.write_ruling(found, "id-1", NONCE)
         assert UNSIGNED.read_ruling(written, "id-1", NONCE) == found
