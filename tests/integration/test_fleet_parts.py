@@ -1,4 +1,4 @@
-"""The keys of a fleet in parts, each with a holder of its own that a Kafka group chooses: real brokers, killed members."""
+"""The keys of a fleet in parts, each with a holder of its own that a Kafka group chooses, on real brokers."""
 
 import json
 import signal
@@ -109,7 +109,9 @@ def test_parts_of_a_member_that_is_killed_get_other_holders(fleet: Fleet) -> Non
 
 
 @pytest.mark.timeout(300)
-def test_member_that_joins_takes_its_number_of_parts_and_no_share_is_too_large_meanwhile(fleet: Fleet) -> None:
+def test_member_that_joins_takes_its_number_of_parts_and_no_share_is_too_large_meanwhile(
+    fleet: Fleet,
+) -> None:
     fleet.start("d")
     until(lambda: fleet.held() == [2, 2, 2, 2] and fleet.shared(), seconds=SECONDS)
     assert fleet.worst() <= 1 + ROUNDING

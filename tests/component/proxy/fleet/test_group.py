@@ -504,7 +504,9 @@ async def test_holder_commits_to_whom_it_leases(join: Join) -> None:
     await a.group.enlist(0, first, Roster(first.begun, 1, frozenset((RUN, 7))))
     await until(lambda: a.rosters[-1].number == 1)
     assert a.one.words[-1].startswith("leases_ms=20310 roster=1a:7,1a term=3 ")
-    await a.group.enlist(0, Roster(Past(9, None), 5, None), Roster(Past(9, None), 5, None))  # of another lessor
+    await a.group.enlist(
+        0, Roster(Past(9, None), 5, None), Roster(Past(9, None), 5, None)
+    )  # of another lessor
     await asyncio.sleep(0.05)
     assert a.rosters[-1].number == 1
 
