@@ -40,9 +40,9 @@ then harms only if a process of the fleet still runs that is not in the group.
 
 The keys of a large fleet are divided into parts (`quotas.sharing.parts`), and each part has a holder of its own: all of
 the above is then said of each part by itself, in one claim and one ruling, and committed for a partition of its own.
-`choose_all` chooses the holders of all parts. A holder of too many gives some up, as when members were added; only
-the keys of these parts then have another lessor. The group's protocol names the number of parts: Kafka refuses members with
-another one.
+`choose_all` chooses the holders of all parts. A holder of too many gives some up, as when members were added; only the
+keys of these parts then have another lessor. The group's protocol names the number of parts: Kafka refuses members
+with another one.
 
 Without a secret nothing is signed, any process that may join can be the holder, and commits are not believed.
 """

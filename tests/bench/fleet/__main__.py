@@ -6,9 +6,10 @@
 workers, members, the holder and a broker are killed or stopped. `kills`: what those of one member get in each second
 while the other is killed. `workers`: what several workers cost. `holder`: what leasing to 16 members costs. `parts`:
 what one of 100 members costs whose keys are in parts. `quotas`: how soon an alteration holds at another member, and a
-start with 100,000 entities. `flood`: the same during and after a million forged records in their topic. `upgrade`: what clients get while
-three pods behind a Service are replaced one after the other, beside the same time without it. A whole part is
-written into docs/benchmarks.md, a smaller choice only with `--write`.
+start with 100,000 entities.
+`flood`: the same during and after a million forged records in their topic. `upgrade`: what clients get while three pods
+behind a Service are replaced one after the other, beside the same time without it. A whole part is written into
+docs/benchmarks.md, a smaller choice only with `--write`.
 """
 
 import argparse
