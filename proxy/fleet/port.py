@@ -176,6 +176,9 @@ class Acceptor:
         except OSError as error:
             self._refused("tls", peer, handshake_problem(error))
             return
+        except asyncio.CancelledError:
+            sock.close()
+            raise
         finally:
             self._handshakes.pop(task, None)
         await self._serve(reader, writer)
@@ -217,9 +220,27 @@ async def _begins(sock: socket.socket) -> bool:
 
 
 async def accepted_from(listening: socket.socket) -> socket.socket:
-    """Accept the next connection; return its socket."""
-    sock, _ = await asyncio.get_running_loop().sock_accept(listening)
-    return sock
+    """Accept the next connection; return its socket.
+
+    Not by `sock_accept`, which loses a connection that it has accepted when it is cancelled.
+    """
+    loop = asyncio.get_running_loop()
+    while True:
+        with suppress(BlockingIOError):
+            sock, _ = listening.accept()
+            sock.setblocking(False)
+            return sock
+        readable = loop.create_future()
+        loop.add_reader(listening, _set, readable)
+        try:
+            await readable
+        finally:
+            loop.remove_reader(listening)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _listen(family: int, address: Any) -> socket.socket | None:
