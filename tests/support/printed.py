@@ -152,9 +152,7 @@ class PrintedShell:
         """
         line = ["bash", "-eu", "-o", "pipefail", "-c", self.here(command)]
         if _SERVE.search(command):
-            before = (
-                self._log.stat().st_size if self._log.exists() else 0
-            )  # one that served earlier said so too
+            before = self._log.stat().st_size if self._log.exists() else 0  # one that served earlier said so too
             child = processes.start(line, log=self._log, cwd=self.directory, env=self.environment)
             self._serving.append(child)
             until(

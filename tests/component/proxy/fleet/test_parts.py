@@ -44,13 +44,12 @@ class Coordinator:
         """Begin a generation: the first member chooses."""
         with self.lock:
             self.generation += 1
-            if newcomer is not None:
-                first = newcomer.assignor.metadata([GROUP])  # before it has a member id
-                newcomer.member_id = newcomer.next_id
             said = {one.member_id: one.assignor.metadata([GROUP]) for one in self.consumers.values()}
             if newcomer is not None:
+                claim = newcomer.assignor.metadata([GROUP])  # before it has a member id
+                newcomer.member_id = newcomer.next_id
                 self.consumers[newcomer.member_id] = newcomer
-                said[newcomer.member_id] = first
+                said[newcomer.member_id] = claim
             if not said:
                 return
             chosen = next(iter(self.consumers.values())).assignor.assign(None, said)
