@@ -96,7 +96,7 @@ PAUSE_SECONDS_MAX: Final = 10.0
 _PROTOCOL: Final = "sluice-fleet-3"  # of the first two, members had other statements
 _METADATA_VERSION: Final = 0
 
-_SAID_BYTES_MAX: Final = 16_384  # of a member's metadata or assignment; a longer one is not Sluice's
+_SAID_BYTES_MAX: Final = 32_768  # of a member's metadata or assignment; a longer one is not Sluice's
 
 UNSIGNED: Final = (
     "the leader of the group, which chooses the holder, is no member with this fleet.secret_file: either the files of "
