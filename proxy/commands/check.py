@@ -414,7 +414,7 @@ def _specs(config: Config) -> Iterator[tuple[TopicSpec, bool]]:
     if config.reassignment.in_topic:
         yield compacted_spec(config.reassignment.journal_topic), True
     if fleet.has_group:
-        yield TopicSpec(fleet.group, one_partition=False), False
+        yield TopicSpec(fleet.group, one_partition=False, partitions=fleet.parts), False
 
 
 async def topic_state(access: Access, spec: TopicSpec) -> str:

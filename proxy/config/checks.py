@@ -158,6 +158,10 @@ def _check_fleet(config: Config) -> None:
             if getattr(fleet, name):
                 raise ConfigError("fleet.bind", f"is needed with fleet.{name}, or fleet.holder")
         return
+    if fleet.parts > 1 and fleet.holder is not None:
+        raise ConfigError(
+            "fleet.parts", "must be 1 with fleet.holder: one member leases the shares of all keys"
+        )
     if fleet.advertised is not None and fleet.bind is None:
         raise ConfigError("fleet.bind", "is needed with fleet.advertised")
     if fleet.may_hold and fleet.tls is not None and fleet.tls.cert_file is None:

@@ -53,6 +53,11 @@ def fill(wanted: Sequence[float], weights: Sequence[float], capacity: float) -> 
     >>> fill([0.1, 0.2], [1, 9], 1.0)
     [0.1, 0.2]
     """
+    weight = sum(weights)
+    each = capacity / weight if weight > 0 else 0.0
+    # Usually all want more than there is; then nothing is left over, and nothing has to be sorted.
+    if each > 0 and all(want >= each * own for want, own in zip(wanted, weights, strict=True)):
+        return [each * own for own in weights]
     parts = [0.0] * len(wanted)
     order = sorted(
         (index for index, weight in enumerate(weights) if weight > 0),
