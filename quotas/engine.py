@@ -246,7 +246,7 @@ class Engine:
         own: otherwise each new name would be another request that passes at once, whatever is left of the capacity.
         """
         key, broker = throttle.key, throttle.broker
-        if limit is None:
+        if limit is None and not self.definitions.names_bucket(key, bucket):
             bucket = UNPROMISED
         new = not self.definitions.names_bucket(key, bucket) and (key, bucket, broker) not in self._limiters
         charged = throttle in self._newcomers and throttle.total > 0
