@@ -33,7 +33,7 @@ def client_entity(user: str, client_id: str, by: By) -> Entity | None:
     """Return the quota entity of exactly this client; None if a quota cannot name it.
 
     >>> client_entity("alice", "", "user"), client_entity("alice", "", "user-client-id")
-    (Entity(user='alice', client_id=None, ip=None, topic=None), None)
+    (Entity(user='alice'), None)
     """
     parts = {"user": (user,), "client-id": (client_id,), "user-client-id": (user, client_id)}[by]
     if any(part in ("", DEFAULT.value) for part in parts):

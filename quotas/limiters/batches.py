@@ -12,6 +12,9 @@ what will probably not be cut:
 It never increases max_bytes, and a smaller max_bytes brings no more bytes. So the bounds of `under_way` hold whatever
 sizes a client writes; wrong sizes cost this client bytes or requests.
 
+A response of less than one part in NEVER_CUT_SHARE of what it might have brought was not cut, and is not looked at: a
+consumer that reads at the log's end does not pay for this.
+
 Of a channel two sizes are kept (`Flow.batch_least`, `Flow.batch_most`). Each response shows one: its first batch.
 """
 
@@ -26,6 +29,8 @@ ONE_SIZE_SHARE: Final = 64
 FORGET_SHARE: Final = 8
 # If at least this many batches of different sizes fit, a response may end within one.
 CUT_BATCHES_MIN: Final = 25
+# More than CUT_BATCHES_MIN, since a throttled channel may ask for a single batch.
+NEVER_CUT_SHARE: Final = 32
 # Smaller batches are not asked for one by one: half the default of batch.size.
 ALONE_BYTES_MIN: Final = 8_192
 
@@ -44,6 +49,20 @@ def record_first_batch(flow: Flow, size: int) -> None:
     least, most = flow.batch_least, flow.batch_most
     flow.batch_least = size if size <= least or not least else least + (size - least) // FORGET_SHARE
     flow.batch_most = size if size >= most else most - (most - size) // FORGET_SHARE
+
+
+def may_be_cut(flow: Flow, size: int) -> bool:
+    """Whether a response of this size may have been cut; if not, the sizes seen before are forgotten.
+
+    >>> flow = Flow(granted=64_000, batch_least=16_000, batch_most=16_000)
+    >>> may_be_cut(flow, 2_000), may_be_cut(flow, 1_999), flow.batch_most
+    (True, False, 0)
+    """
+    if size * NEVER_CUT_SHARE >= flow.granted:
+        return True
+    if flow.batch_most:  # it reads at the log's end now
+        flow.batch_least = flow.batch_most = 0
+    return False
 
 
 def whole_batches(flow: Flow, max_bytes: int, share: int, late_ms: int) -> int:

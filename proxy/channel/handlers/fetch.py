@@ -37,7 +37,7 @@ from proxy.channel.direction import (
 )
 from proxy.channel.errors import REQUEST_BYTES_MAX, PeerError
 from proxy.channel.verdict import WALK
-from quotas.limiters.batches import record_first_batch
+from quotas.limiters.batches import may_be_cut, record_first_batch
 from quotas.limiters.limiter import ADMITTED
 
 _ERROR_AND_SESSION: Final = Struct(">hi").unpack_from
@@ -80,8 +80,9 @@ class Fetched(Owed):
         size, throttle_at = (length - 1, pos + 9) if version >= _FLEXIBLE_SINCE else (length, pos + 8)
         if self.exclusive:
             state.fetch_owed = False
-            if identity.fetch.admitted >= 0:  # limited by a quota
-                record_first_batch(identity.fetch, first_batch_bytes(buf, pos, end, version))
+            flow = identity.fetch
+            if flow.admitted >= 0 and may_be_cut(flow, size):  # limited by a quota
+                record_first_batch(flow, first_batch_bytes(buf, pos, end, version))
             decision = throttle.fetched(identity.fetch, size, now_ms)
         else:  # forwarded without a check of the budget; a limited one may be with the broker
             decision = throttle.delivered(identity.fetch, size, now_ms)
