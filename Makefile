@@ -122,7 +122,7 @@ test-hostile: jars ## Every attack in its short form
 
 # In four processes with three brokers each: these tests wait for brokers and clients most of the time. A module stays
 # whole, since what is dear in it is set up once. All four kinds in one go, or there would be four ends to wait for.
-WAITING := --numprocesses 4 --dist loadfile --no-loadscope-reorder
+WAITING := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-brokers
 test-brokers: jars languages ## integration, interop, oracle and packaging
@@ -270,6 +270,10 @@ accuracy: jars ## How well quotas are kept, beside Kafka's own
 .PHONY: goodput
 goodput: jars ## The part of a throttled consumer's quota that arrives as records
 	$(BIN)/python -m tests.bench.goodput $(ARGS)
+
+.PHONY: catch-up
+catch-up: jars ## Ten consumers at a log's end beside one that replays
+	$(BIN)/python -m tests.bench.catch_up $(ARGS)
 
 # In an environment of its own: Atheris has wheels for few machines (requirements/fuzz.in).
 FUZZ := build/fuzz-venv

@@ -243,6 +243,7 @@ class App:
         self._topic_ids = TopicIds(client, names, now_ms)
         series_max = config.limits.metric_series_max
         view = ReplicationMetrics(relay.replication, self.stats, series_max // 4) if maps.replicates else None
+        self._unlent = False  # whether it was logged that a capacity has no effect
         self._capacities = capacities = CapacityReports(
             relay, self._fleet, config.fleet.own_name, series_max, self._missing, events.tell
         )
@@ -477,6 +478,12 @@ class App:
             from proxy.process.shares import OwnShares
 
             self._supervisor.run_forever("loans", OwnShares(self.relay, now_ms()).run)
+        if not self.relay.engine.lends and not self._unlent:
+            self._unlent = True
+            parts = self._config.fleet.parts
+            event(
+                logger, logging.WARNING, "a capacity has no effect: one holder has to divide it", parts=parts
+            )
         self._capacities.start(self._supervisor)
 
     def _make_workers(self, workers: int, definitions: Definitions, moves: OngoingMoves | None) -> "Workers":

@@ -52,6 +52,7 @@ class Engine:
 
     Attributes:
         options, definitions: those in force; `update` replaces them.
+        lends: whether capacities hold; False where their classes would have several lessors (`quotas.sharing.parts`).
         relaying: whether all enforcement is turned off (SIGUSR1), so that nothing needs to be counted.
         limits_catch_up: whether any client has a limit of what it reads behind the log's end.
 
@@ -71,6 +72,7 @@ class Engine:
         self.enforcing = options.mode == "enforce"
         self.version = object()  # replaced by every change; throttles compare it
         self.budgets: Budgets | None = None
+        self.lends = True
         self.lease_until_ms: int | None = None
         self._clients: dict[tuple[str, str, int], ClientQuota] = {}
         self._expiry_queue: deque[tuple[str, str, int]] = deque()  # the order in which expiry looks at them
@@ -125,7 +127,7 @@ class Engine:
 
     def capacity(self, limiter_key: LimiterKey) -> float:
         """Return the capacity in bytes/s that the class of a limiter shares; 0 if none is stated."""
-        if self.options.policy != "schedule":
+        if self.options.policy != "schedule" or not self.lends:
             return 0.0
         found = self.definitions.capacity(limiter_key[0])
         return 0.0 if found is None else found.rate
@@ -142,7 +144,7 @@ class Engine:
     def end_lease(self, now_ms: int) -> None:
         """If the lease of this process's shares has ended, make every limiter read its share again."""
         if self.lease_until_ms is not None and now_ms >= self.lease_until_ms:
-            self.refresh(None)
+            self.refresh(None if self.budgets is None else self.budgets.leased_until_ms(now_ms))
 
     def expire(self, now_ms: int) -> int:
         """Remove clients without a channel that had no traffic for an hour, or never had any; returns their number.
@@ -228,7 +230,7 @@ class Engine:
         """
         key, broker = throttle.key, throttle.broker
         limit, bucket = self.definitions.limit(key, throttle.user, throttle.client_id)
-        capacity = self.definitions.capacity(key) if self.budgets is not None else None
+        capacity = self.definitions.capacity(key) if self.budgets is not None and self.lends else None
         if capacity is not None and self.options.policy == "schedule":
             return limit, self._class_limiter(throttle, capacity, limit, bucket, now_ms)
         if limit is None:
@@ -244,7 +246,7 @@ class Engine:
         own: otherwise each new name would be another request that passes at once, whatever is left of the capacity.
         """
         key, broker = throttle.key, throttle.broker
-        if limit is None:
+        if limit is None and not self.definitions.names_bucket(key, bucket):
             bucket = UNPROMISED
         new = not self.definitions.names_bucket(key, bucket) and (key, bucket, broker) not in self._limiters
         charged = throttle in self._newcomers and throttle.total > 0

@@ -163,7 +163,11 @@ def _with_topics(sluice: Path, cluster: Cluster, directory: Path, made: Path) ->
     snapshot = directory / "state" / "quotas-of-topic.json"
     with _Gateway(sluice, cluster, directory, _FLEET).serving() as gateway:
         gateway.use()
-        until(lambda: '"reports"' in snapshot.read_text(), "the snapshot has the quotas", 90)
+        until(
+            lambda: snapshot.exists() and '"reports"' in snapshot.read_text(),
+            "the snapshot has the quotas",
+            90,
+        )
         (made / "v1").mkdir()
         with gateway.writing():
             for name, path in DOCUMENTS.items():

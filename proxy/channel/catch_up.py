@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from struct import Struct, pack_into, unpack_from
 from typing import Final
 
-from protocol.walks.fetch import BytesBehind, PartitionsWalk
+from protocol.walks.fetch import BytesBehind, PartitionsWalk, first_batch_bytes
 from proxy.channel.direction import Buffer, ChannelDirection, ChannelState, Divided, Entry, Identity
 from proxy.channel.verdict import WALK
+from quotas.limiters.batches import record_first_batch
 from quotas.limiters.limiter import ADMITTED, Decision, Flow
 from quotas.throttles.bandwidth import Throttle
 
@@ -78,6 +79,9 @@ class DividedFetch(Divided):
                 state.sessions.drop(state.settings.broker, self.session_id)
         if version >= _THROTTLE_SINCE and throttle_at + 4 <= end:
             self._throttle_at = throttle_at
+        flow = self._flow if self._foreseen else self.identity.fetch
+        if flow.admitted >= 0:
+            record_first_batch(flow, first_batch_bytes(buf, pos, end, version))
         direction.dividing = self
         walk = None
         if state.walks_all or state.engine.charges_fetched_topics:

@@ -123,7 +123,7 @@ def _read(options: argparse.Namespace) -> tuple[Config, Definitions]:
 
 def _warnings(config: Config, definitions: Definitions) -> Sequence[str]:
     found = (*config.warnings, *unwritable(config), *unenforced(definitions.entries(), config.quotas.file))
-    found = (*found, *capacity_warnings(definitions, config.quotas.scope))
+    found = (*found, *capacity_warnings(definitions, config.quotas.scope, config.fleet.parts))
     unused = compiled.warning()
     return (*found, unused) if unused else found
 
@@ -414,7 +414,7 @@ def _specs(config: Config) -> Iterator[tuple[TopicSpec, bool]]:
     if config.reassignment.in_topic:
         yield compacted_spec(config.reassignment.journal_topic), True
     if fleet.has_group:
-        yield TopicSpec(fleet.group, one_partition=False), False
+        yield TopicSpec(fleet.group, one_partition=False, partitions=fleet.parts), False
 
 
 async def topic_state(access: Access, spec: TopicSpec) -> str:

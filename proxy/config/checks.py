@@ -158,6 +158,10 @@ def _check_fleet(config: Config) -> None:
             if getattr(fleet, name):
                 raise ConfigError("fleet.bind", f"is needed with fleet.{name}, or fleet.holder")
         return
+    if fleet.parts > 1 and fleet.holder is not None:
+        raise ConfigError(
+            "fleet.parts", "must be 1 with fleet.holder: one member leases the shares of all keys"
+        )
     if fleet.advertised is not None and fleet.bind is None:
         raise ConfigError("fleet.bind", "is needed with fleet.advertised")
     if fleet.may_hold and fleet.tls is not None and fleet.tls.cert_file is None:
@@ -501,7 +505,10 @@ def _name_problem(part: str, name: str) -> str:
     if part == "ip":
         return "" if ip_name(name) else " has no effect: it is no IP address"
     if _is_pattern(name):
-        return f": {_literal(name)}"
+        group = (
+            ", or a [[group]] of all that begin so" if part in ("user", "client_id") and _begins(name) else ""
+        )
+        return f": {_literal(name)}{group}"
     if part == "user" and name.startswith(_TYPE):
         return f": {_typed(name)}"
     if name.strip(_BRACKETS).lower() == "default":
@@ -546,6 +553,11 @@ def _static(key: str, rates: Mapping[str, int | None]) -> Iterator[str]:
 
 def _is_pattern(name: str) -> bool:
     return _PATTERN in name or "?" in name or name.startswith("^")
+
+
+def _begins(name: str) -> bool:
+    """Whether a group could have this pattern: a beginning of names with * behind it."""
+    return len(name) > 1 and name.endswith(_PATTERN) and not _is_pattern(name[:-1])
 
 
 def _literal(name: str) -> str:

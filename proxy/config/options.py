@@ -45,6 +45,7 @@ from quotas.replication.replication_quotas import (
     ReplicationPolicy,
     parse_replicas,
 )
+from quotas.sharing.parts import PARTS_MAX
 
 DAY_SECONDS: Final = 86400
 WILDCARDS: Final = ("0.0.0.0", "::")
@@ -462,6 +463,7 @@ class FleetOptions(Options, frozen=True):
     bind: Annotated[Address | None, NONE] = None
     advertised: Address | None = None
     group: str = "__sluice"
+    parts: Annotated[int, number(1, PARTS_MAX, "parts")] = 1
     bootstrap: Addresses = ()
     cluster: Annotated[ClusterOptions | None, Key(refused=_NO_BOOTSTRAP)] = None
     holder: Address | None = None

@@ -137,7 +137,7 @@ class CapacityWatch:
                 binds = _binds(one, state.shrunk)
                 if binds:
                     self._add(state, one, binds, spare, now_ms)
-                    yield
+                yield
         self._expire(now_ms)
 
     def judge(self, states: Sequence[CapacityState], now_ms: int) -> Iterator[Event]:

@@ -14,7 +14,7 @@
 Shares are computed in `quotas.sharing`.
 """
 
-from proxy.fleet.client import FleetClient, Leasing
+from proxy.fleet.client import FleetClient
 from proxy.fleet.port import HolderPort
 
-__all__ = ["FleetClient", "HolderPort", "Leasing"]
+__all__ = ["FleetClient", "HolderPort"]

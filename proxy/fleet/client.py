@@ -12,7 +12,7 @@ import random
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from proxy.config import Address
 from proxy.fleet.calls import Asking, NoResponseError
@@ -37,25 +37,13 @@ from proxy.metrics.fleet import FleetFigures
 from proxy.system.errors import reason
 from proxy.system.hosts import Context, handshake_problem
 from proxy.system.logs import event
-from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report
+from quotas.sharing.lease_values import DEFAULT_KEY, Grants
 from quotas.sharing.lessee import Lessee
-
-# The interface of the shares that a member's connection serves: of a process, or of a process and its workers.
-#
-# With workers it is implemented by `quotas.sharing.member.Member`, without by `quotas.sharing.budgets.Budgets`.
-
-
-class Leasing(Protocol):
-    """A member's use of its lease: the shares of the quotas in this process, and in its workers if it has any."""
-
-    def report(self, now_ms: int) -> Report | None:
-        """End the lease if its time is over; return the report to send to the holder now, None if none is due."""
-
-    def take(self, grants: Grants, now_ms: int) -> bool:
-        """Apply the holder's grants; return False if they do not belong to the open session, and were not applied."""
-
+from quotas.sharing.parts import Leasing
 
 _TICK_SECONDS: Final = 0.1
+_PARTS_TICK_SECONDS: Final = 0.25  # of each of many connections
+_FEW_PARTS: Final = 8
 _CONNECT_SECONDS_MAX: Final = 3.0
 # The holder responds to each report, and there is at least one a second.
 SILENCE_SECONDS_MAX: Final = 4.0
@@ -104,6 +92,7 @@ class FleetClient:
         now_ms: the monotonic clock in ms with which leases are timed.
         facts: returns the settings and addresses that this member tells the others (`facts`).
         tls: returns the TLS context towards the holder; None for plaintext.
+        part: the part of the keys whose holder this is, and the number of parts.
 
     Attributes:
         problem: why the holder is not reached; "" while it is.
@@ -124,7 +113,10 @@ class FleetClient:
         facts: Callable[[], Facts],
         figures: FleetFigures,
         tls: Context | None = None,
+        part: tuple[int, int] = (0, 1),
     ) -> None:
+        self._part, parts = part
+        self._tick_seconds = _TICK_SECONDS if parts <= _FEW_PARTS else _PARTS_TICK_SECONDS
         self._lessee = lessee
         self._leasing = leasing
         self._holder = holder
@@ -185,7 +177,7 @@ class FleetClient:
             if self._link is None:
                 self._leasing.report(self._now_ms())  # without a connection it is not sent
             self._log_state()
-            await asyncio.sleep(_TICK_SECONDS)
+            await asyncio.sleep(self._tick_seconds)
 
     async def _connect_forever(self) -> None:
         pause = PAUSE_SECONDS_MIN
@@ -270,7 +262,7 @@ class FleetClient:
             peer = writer.get_extra_info("peername")[:2]
             reading = asyncio.get_running_loop().create_task(self._read(reader, frames, peer))
             while self._holder() == holder and not self._left:
-                await asyncio.wait({reading}, timeout=_TICK_SECONDS)
+                await asyncio.wait({reading}, timeout=self._tick_seconds)
                 if reading.done():
                     reading.result()
                 self.send_due()
@@ -379,7 +371,9 @@ class FleetClient:
         state = "leased" if lessee.leased(now_ms) else "cut off" if lessee.cut_off(now_ms) else ""
         if state == self._state or not state:
             return
-        self._state = state
+        first, self._state = not self._state, state
+        if self._part and first and state == "leased":
+            return  # of the first part is enough
         share = round(lessee.share(DEFAULT_KEY, now_ms), 6)
         if state == "leased":
             event(

@@ -4,7 +4,9 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Protocol
 
 import aiokafka
@@ -31,9 +33,11 @@ from proxy.fleet.election import (
     Past,
     Roster,
     Ruling,
+    Said,
     Standing,
     Statements,
     choose,
+    choose_all,
     read_roster,
     write_roster,
 )
@@ -60,6 +64,9 @@ logger = logging.getLogger(__name__)
 # earlier generation, so a commit confirms the tenure. The commit's metadata tells the next holder how long leases may
 # last after it, and to whom they were granted. The holder also gets the partition, for tools that describe the group.
 # The topic is neither read nor written.
+#
+# If the keys are divided into parts, each part has a holder, a partition, and its own commits in it. The generations of
+# the group fence all of them; a holder of several parts commits for all in one request.
 #
 # A ruling that is not signed by a member changes nothing for those that have followed the group without a gap: in each
 # generation at most one of them is the holder, and if all of the next generation come from this one, that remains so. A
@@ -89,9 +96,8 @@ PAUSE_SECONDS_MIN: Final = 0.5
 PAUSE_SECONDS_MAX: Final = 10.0
 _PROTOCOL: Final = "sluice-fleet-3"  # of the first two, members had other statements
 _METADATA_VERSION: Final = 0
-_PARTITION: Final = 0
 
-_SAID_BYTES_MAX: Final = 4096  # of a member's metadata or assignment; a longer one is not Sluice's
+_SAID_BYTES_MAX: Final = 32_768  # of a member's metadata or assignment; a longer one is not Sluice's
 
 UNSIGNED: Final = (
     "the leader of the group, which chooses the holder, is no member with this fleet.secret_file: either the files of "
@@ -115,13 +121,14 @@ _REJOINS: Final = (
 class Listener(Protocol):
     """What `FleetGroup` reports to its owner; it calls these methods in the thread of the group."""
 
-    def ruled(self, ruling: Ruling, mine: bool) -> None:
-        """Take a ruling: the group leader's choice of the holder; `mine`: whether it has chosen this member."""
+    def ruled(self, said: Sequence[Said]) -> None:
+        """Take the rulings: of each part, the leader's choice of the holder, and whether it is this member."""
 
-    def confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:
-        """Take Kafka's confirmation that this member is the holder: it has accepted the holder's commit.
+    def confirmed(self, part: int, sent_ms: int, learning_ms: int, roster: Roster) -> None:
+        """Take Kafka's confirmation that this member is the holder of a part: it has accepted the holder's commit.
 
         Args:
+            part: the number of the part.
             sent_ms: when the commit was sent, by the clock of leases.
             learning_ms: how long earlier leases may still last, in ms; used only if this member becomes the holder now.
             roster: the latest list of lessees (processes that may have leases) that is committed for certain.
@@ -146,20 +153,21 @@ def decoded_metadata(data: bytes) -> Any:
     return _decoded(ConsumerProtocol.METADATA, data, nothing)
 
 
-def own_assignment(data: bytes, topics: Container[str]) -> Any:
-    """Decode a member's assignment, and reduce it to partition 0 of one topic; empty if it is malformed.
+def own_assignment(data: bytes, topics: Container[str], parts: int = 1) -> Any:
+    """Decode a member's assignment, and reduce it to the parts' partitions of one topic; empty if it is malformed.
 
     The leader may be a foreign client, and aiokafka would fetch all partitions that it assigns. User data is kept.
 
     Args:
-        topics: the topics from which a partition is accepted.
+        topics: the topics from which partitions are accepted.
+        parts: the number of parts; their partitions have the same numbers.
     """
     nothing = ConsumerProtocolMemberAssignment(_METADATA_VERSION, [], b"")
     found = _decoded(ConsumerProtocol.ASSIGNMENT, data, nothing)
     own = [
-        (topic, [_PARTITION])
+        (topic, wanted)
         for topic, partitions in found.assignment or ()
-        if topic in topics and _PARTITION in (partitions or ())
+        if topic in topics and (wanted := sorted(set(partitions or ()) & set(range(parts))))
     ]
     return ConsumerProtocolMemberAssignment(_METADATA_VERSION, own[:1], found.user_data or b"")
 
@@ -186,7 +194,9 @@ class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka has no t
         return assignor.assign(self._cluster, members)
 
     async def _on_join_complete(self, generation: int, member_id: str, protocol: str, data: bytes) -> None:
-        own = own_assignment(data, self._subscription.subscription.topics)
+        assignor = self._lookup_assignor(protocol)
+        assert isinstance(assignor, Assignor), "Kafka chooses among the protocols of this member"
+        own = own_assignment(data, self._subscription.subscription.topics, assignor.parts)
         await super()._on_join_complete(generation, member_id, protocol, own.encode())
 
 
@@ -199,6 +209,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
     It also passes on the ruling (the choice of the holder) that this member receives.
 
     Args:
+        parts: the number of parts, each with a holder.
         statements: signs and verifies what members say in the group.
         claim: returns this member's signed claim.
         ruled: called with the signed ruling for this member.
@@ -210,11 +221,16 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
     def __init__(
         self,
         topic: str,
+        parts: int,
         statements: Statements,
         claim: Callable[[], bytes],
         ruled: Callable[[bytes], None],
         unsigned: Callable[[Sequence[str]], None],
     ) -> None:
+        # Kafka refuses a member with another number of parts: its keys would have other lessors.
+        if parts > 1:
+            self.name = f"{_PROTOCOL}.{parts}"
+        self.parts = parts
         self._topic = topic
         self._statements = statements
         self._claim = claim
@@ -226,7 +242,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
         return ConsumerProtocolMemberMetadata(_METADATA_VERSION, list(topics), self._claim())
 
     def assign(self, _cluster: object, members: Mapping[str, Any]) -> dict[str, Any]:
-        """Choose the holder; return each member's assignment with its ruling. Called in the group's leader only."""
+        """Choose the holders; return each member's assignment with its ruling. Called in the group's leader only."""
         statements, claims, unsigned = self._statements, dict[str, Claim](), list[str]()
         for member, metadata in members.items():
             claim = statements.read_claim(metadata.user_data or b"", member)
@@ -236,13 +252,18 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
                 claims[member] = claim
         if unsigned:
             self._unsigned(unsigned)
-        chosen, ruling = choose(claims)
+        chosen = [choose(claims)] if self.parts == 1 else choose_all(claims, self.parts)
         said = dict.fromkeys(members, b"")
         for member, claim in claims.items():
-            said[member] = statements.write_ruling(ruling, member, claim.nonce, mine=member == chosen)
+            rulings = [(ruling, member == holder) for holder, ruling in chosen]
+            said[member] = statements.write_ruling(rulings, member, claim.nonce)
+        own = {
+            member: [part for part, (holder, _) in enumerate(chosen) if holder == member]
+            for member in members
+        }
         return {
             member: ConsumerProtocolMemberAssignment(
-                _METADATA_VERSION, [(self._topic, [_PARTITION])] if member == chosen else [], data
+                _METADATA_VERSION, [(self._topic, own[member])] if own[member] else [], data
             )
             for member, data in said.items()
         }
@@ -250,6 +271,39 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
     def on_assignment(self, assignment: Any) -> None:
         """Pass the ruling, the user data of this member's assignment, to `ruled`; called after each rebalance."""
         self._ruled(assignment.user_data or b"")
+
+
+class _Seat:
+    """What one member knows of the holder of one part.
+
+    Attributes:
+        roster: what to commit, while this member is the holder.
+        goes_on: whether this member was the holder in the last generation too, so no other one in between.
+        doubtful: the rosters of which is not known whether they were committed in this generation.
+    """
+
+    def __init__(self, standing: Standing, place: Any) -> None:
+        self.standing = standing
+        self.place = place  # the partition
+        self.roster: Roster | None = None
+        self.goes_on = False
+        self.doubtful: list[Roster] = []
+
+    def rule(self, said: Said, now_ms: int, *, follows: bool) -> None:
+        """Apply a ruling; `follows`: no generation was missed."""
+        ruling, mine = said
+        self.goes_on = follows and mine and self.standing.mine
+        if not mine:
+            self.roster = None
+        self.standing.rule(ruling, now_ms, mine=mine)
+
+    def surely(self, committed: Roster) -> Roster:
+        """Return the roster with a number that is surely committed: not above that of any roster in doubt."""
+        if not self.doubtful:
+            return committed
+        own = [one.number for one in self.doubtful if one.begun is committed.begun]
+        number = min(own) if len(own) == len(self.doubtful) else -1
+        return committed._replace(number=min(number, committed.number))
 
 
 class FleetGroup:
@@ -264,6 +318,7 @@ class FleetGroup:
         now_ms: the clock of leases, in ms.
         run: a random number that identifies this process from its start to its end.
         secret: the fleet's secret, with which statements are signed.
+        parts: the number of parts of the keys, each with a holder.
     """
 
     def __init__(
@@ -277,14 +332,16 @@ class FleetGroup:
         now_ms: Callable[[], int],
         run: int = 0,
         secret: FleetSecret = NO_SECRET,
+        parts: int = 1,
     ) -> None:
         self._run = run
         self._joined: Any = None  # the consumer, also while it joins
         self._generation = -1  # in which the last ruling was made
-        self._roster: Roster | None = None  # what to commit, while this member is the holder
-        # Whether this member was the holder in the last generation too, so no other one in between.
-        self._goes_on = False
-        self._doubtful: list[Roster] = []  # whether they were committed in this generation is not known
+        self._rulings = 0  # counts them
+        self._seats = [
+            _Seat(Standing(tenure_ms, lasting_ms), aiokafka.TopicPartition(group, part))
+            for part in range(parts)
+        ]
         self._access = access
         self._secret_file = secret
         self._secret = b""
@@ -294,10 +351,8 @@ class FleetGroup:
         # The last generation that left no gap, for this member id.
         self._followed: tuple[str, int] | None = None
         self._group = group
-        self._place = aiokafka.TopicPartition(group, _PARTITION)
         self._name = cut(name, NAME_BYTES_MAX)
-        self._standing = Standing(tenure_ms, lasting_ms)
-        self._lasting_ms = lasting_ms
+        self._lasting_ms = [lasting_ms] * parts
         self._ended = False
         self._consumer: Any = None  # while this is a member
         self._confirm_ms = 0  # when to confirm the tenure again
@@ -314,14 +369,15 @@ class FleetGroup:
         """Set the address at which other members reach this one, and join again; None: it cannot be the holder."""
         self._address = address
 
-    async def enlist(self, known: Roster, roster: Roster) -> None:
+    async def enlist(self, part: int, known: Roster, roster: Roster) -> None:
         """Set the list of lessees (processes that may have leases) that this holder commits, and commit it soon.
 
         No effect if `known`, an earlier list of the caller's lessor, is not of the same lessor as the list in force:
         this member is then not the holder any more, or became it anew.
         """
-        if self._roster is not None and self._roster.begun is known.begun:
-            self._roster = roster
+        seat = self._seats[part]
+        if seat.roster is not None and seat.roster.begun is known.begun:
+            seat.roster = roster
             self._confirm_ms = 0
 
     async def expel(self, address: Address) -> None:
@@ -332,32 +388,38 @@ class FleetGroup:
         told from others, and the coordinator may be away for a moment. This member joins again only after the removal:
         that would make the group wait for the holder, until its session is over.
         """
-        ruling = self._standing.ruling
-        if ruling is None or ruling.address != address:
+        rulings, own = self._rulings, set[int]()
+        for part, seat in enumerate(self._seats):
+            if seat.standing.ruling is not None and seat.standing.ruling.address == address:
+                own.add(part)
+        if not own:
             return
         for pause in EXPEL_PAUSES_SECONDS:
             await asyncio.sleep(pause)
-            if self._standing.ruling is not ruling:
+            if self._rulings != rulings:
                 return
-            if self._consumer is not None and await self._remove_holder(self._consumer._coordinator, ruling):
+            if self._consumer is not None and await self._remove_holder(
+                self._consumer._coordinator, own, rulings
+            ):
                 break
         else:
             event(logger, logging.INFO, "the holder that has ended could not be removed from the group")
-        if self._consumer is not None and self._standing.ruling is ruling:
+        if self._consumer is not None and self._rulings == rulings:
             self._consumer._coordinator.request_rejoin()
 
-    async def _remove_holder(self, coordinator: Any, ruling: Ruling) -> bool:
-        """Remove the members from the group that have its partition; return whether the coordinator has done so.
+    async def _remove_holder(self, coordinator: Any, parts: set[int], rulings: int) -> bool:
+        """Remove the members from the group that have its partitions; return whether the coordinator has done so.
 
         Args:
-            ruling: by which the holder is known; none is removed any more as soon as there is another one.
+            parts: those of the holder; they are the numbers of its partitions.
+            rulings: the number of the rulings by which it is known; after further ones none is removed any more.
         """
         removed = False
         try:
             asked = coordinator._send_req(DescribeGroupsRequest([self._group]))
             for found in (await bounded(asked, _EXPEL_SECONDS_MAX)).groups:
-                for member_id in _holders(found, self._group):
-                    if self._standing.ruling is not ruling:
+                for member_id in _holders(found, self._group, parts):
+                    if self._rulings != rulings:
                         return removed
                     request = LeaveGroupRequest(self._group, member_id)
                     left = await bounded(coordinator._send_req(request), _EXPEL_SECONDS_MAX)
@@ -366,12 +428,22 @@ class FleetGroup:
             logger.debug("the holder that has ended is not removed from the group yet: %s", error)
         return removed
 
-    async def resign(self, lasting_ms: int) -> None:
-        """Commit for the last time, if this member is the holder: for how many ms its leases may still last."""
-        self._lasting_ms, self._ended = lasting_ms, True
-        if self._consumer is not None and self._standing.holds(self._now_ms()) and self._roster is not None:
+    async def resign(self, lasting_ms: Mapping[int, int]) -> None:
+        """Commit for the last time, if this member is a holder: for how many ms its leases may still last.
+
+        Args:
+            lasting_ms: by the number of the part.
+        """
+        self._ended = True
+        now_ms, rosters = self._now_ms(), {}
+        for part, ms in lasting_ms.items():
+            seat = self._seats[part]
+            self._lasting_ms[part] = ms
+            if seat.standing.holds(now_ms) and seat.roster is not None:
+                rosters[part] = seat.roster
+        if self._consumer is not None and rosters:
             try:
-                await self._commit(self._consumer, self._roster)
+                await self._commit(self._consumer, rosters)
             except (errors.KafkaError, TimeoutError) as error:
                 logger.debug("the end of this holder is not committed: %s", error)
 
@@ -402,7 +474,7 @@ class FleetGroup:
         self._claimed = self._address
         self._secret = await self._secret_file.read()
         self._statements = statements = Statements(self._secret, self._group)
-        spec = TopicSpec(self._group, one_partition=False)
+        spec = TopicSpec(self._group, one_partition=False, partitions=len(self._seats))
         if await find(self._access, spec) is None:
             await create(self._access, spec)
         consumer = aiokafka.AIOKafkaConsumer(
@@ -410,7 +482,9 @@ class FleetGroup:
             **await client_options(self._access),
             group_id=self._group,
             partition_assignment_strategy=[
-                Assignor(self._group, statements, self._claim, self._rule, self._note_claims)
+                Assignor(
+                    self._group, len(self._seats), statements, self._claim, self._rule, self._note_claims
+                )
             ],
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
@@ -437,12 +511,12 @@ class FleetGroup:
         try:
             await bounded(consumer.getmany(timeout_ms=int(_POLL_SECONDS * 1000)), _CONFIRM_SECONDS_MAX)
             now_ms = self._now_ms()
-            if self._standing.mine:
-                if self._standing.asks or now_ms >= self._confirm_ms:
+            if any(seat.standing.mine for seat in self._seats):
+                if any(seat.standing.asks for seat in self._seats) or now_ms >= self._confirm_ms:
                     await self._confirm(consumer)
             elif now_ms >= self._ask_at_ms:
                 self._ask_at_ms = now_ms + int(ASK_SECONDS * 1000)
-                await bounded(consumer.committed(self._place), _CONFIRM_SECONDS_MAX)
+                await bounded(consumer.committed(self._seats[0].place), _CONFIRM_SECONDS_MAX)
                 self._responded()
         except _REJOINS:
             return  # the group is joined again in the background
@@ -456,56 +530,64 @@ class FleetGroup:
 
     async def _confirm(self, consumer: Any) -> None:
         """Confirm this holder's tenure by a commit; a result after another ruling is ignored."""
-        standing = self._standing
-        ruling = standing.ruling
-        if standing.asks:
-            await self._succeed(consumer, ruling)
-            if standing.ruling is not ruling:
+        rulings = self._rulings
+        if any(seat.standing.asks for seat in self._seats):
+            await self._succeed(consumer, rulings)
+            if self._rulings != rulings:
                 return
-        roster = self._roster
-        assert roster is not None, "it has been read what the last holder has committed"
+        rosters = {
+            part: seat.roster for part, seat in enumerate(self._seats) if seat.standing.mine and seat.roster
+        }
+        assert rosters, "it has been read what the last holder has committed"
         sent_ms = self._now_ms()
         self._confirm_ms = sent_ms + int(CONFIRM_SECONDS * 1000)
         try:
-            await self._commit(consumer, roster)
+            await self._commit(consumer, rosters)
         except _REJOINS:
             raise  # it was refused
         except (errors.KafkaError, TimeoutError):
-            if roster not in self._doubtful:
-                self._doubtful.append(roster)
+            for part, roster in rosters.items():
+                if roster not in self._seats[part].doubtful:
+                    self._seats[part].doubtful.append(roster)
             self._confirm_ms = 0
             raise
-        if standing.ruling is not ruling or self._ended:
+        if self._rulings != rulings or self._ended:
             return
-        if self._doubtful:
-            roster = self._surely(roster)
+        doubtful = any(seat.doubtful for seat in self._seats)
+        sure = {part: self._seats[part].surely(roster) for part, roster in rosters.items()}
+        if doubtful:
             consumer._coordinator.request_rejoin()
-        learning_ms = standing.confirm(sent_ms)
-        if standing.holds(self._now_ms()):
-            self._listener.confirmed(sent_ms, learning_ms, roster)
+        self._confirmed(sure, sent_ms)
         self._responded()
 
-    async def _succeed(self, consumer: Any, ruling: Ruling | None) -> None:
-        """Read what the last holder has committed; it counts unless there was another ruling in between."""
-        # `committed` does not return the metadata.
-        asked = consumer._coordinator.fetch_committed_offsets([self._place])
-        found = await bounded(asked, _CONFIRM_SECONDS_MAX)
-        if self._standing.ruling is not ruling:
-            return
-        committed = found[self._place].metadata if self._place in found else None
-        lasting = None if committed is None else self._statements.read_lasting(committed)
-        if committed is not None and lasting is None and self._statements.signed:
-            self._listener.unsigned("commit")
-        believed = self._standing.succeed(lasting, committed=committed is not None)
-        past = read_roster(committed) if believed else Past(0, None)
-        if self._roster is None or not (self._goes_on or past.author == self._run):
-            self._roster = Roster(past, 0, past.lessees)  # another member may have been the holder meanwhile
+    def _confirmed(self, rosters: Mapping[int, Roster], sent_ms: int) -> None:
+        """Extend the tenures: Kafka has accepted the commit that was sent at this time."""
+        for part, roster in rosters.items():
+            seat = self._seats[part]
+            learning_ms = seat.standing.confirm(sent_ms)
+            if seat.standing.holds(self._now_ms()):
+                self._listener.confirmed(part, sent_ms, learning_ms, roster)
 
-    def _surely(self, committed: Roster) -> Roster:
-        """Return the roster with a number that is surely committed: not above that of any roster in doubt."""
-        own = [one.number for one in self._doubtful if one.begun is committed.begun]
-        number = min(own) if len(own) == len(self._doubtful) else -1
-        return committed._replace(number=min(number, committed.number))
+    async def _succeed(self, consumer: Any, rulings: int) -> None:
+        """Read what the last holders have committed; it counts unless there was another ruling in between."""
+        asking = [part for part, seat in enumerate(self._seats) if seat.standing.asks]
+        places = [self._seats[part].place for part in asking]
+        # `committed` does not return the metadata.
+        found = await bounded(consumer._coordinator.fetch_committed_offsets(places), _CONFIRM_SECONDS_MAX)
+        if self._rulings != rulings:
+            return
+        for part in asking:
+            seat = self._seats[part]
+            committed = found[seat.place].metadata if seat.place in found else None
+            lasting = None if committed is None else self._statements.read_lasting(committed, part)
+            if committed is not None and lasting is None and self._statements.signed:
+                self._listener.unsigned("commit")
+            believed = seat.standing.succeed(lasting, committed=committed is not None)
+            past = read_roster(committed) if believed else Past(0, None)
+            if seat.roster is None or not (seat.goes_on or past.author == self._run):
+                seat.roster = Roster(
+                    past, 0, past.lessees
+                )  # another member may have been the holder meanwhile
 
     def _responded(self) -> None:
         """Register that the group's coordinator has responded: the group can be used."""
@@ -522,24 +604,27 @@ class FleetGroup:
             return error.problem
         return problem_of(error, "be a member of the group").problem
 
-    async def _commit(self, consumer: Any, roster: Roster) -> None:
-        """Commit once, in the generation of the last ruling.
+    async def _commit(self, consumer: Any, rosters: Mapping[int, Roster]) -> None:
+        """Commit once, in the generation of the last ruling, for all parts of which this member is the holder.
 
         Raises:
             CommitFailedError: it is over.
             KafkaError, TimeoutError: it may have been accepted or not.
         """
-        ruling = self._standing.ruling
-        assert ruling is not None, "only a holder commits"
-        lasting = Lasting(self._lasting_ms, ruling.term)
-        word = self._statements.write_lasting(lasting, self._name, write_roster(self._run, roster.lessees))
+        words = {}
+        for part, roster in rosters.items():
+            seat = self._seats[part]
+            assert seat.standing.ruling is not None, "only a holder commits"
+            lasting = Lasting(self._lasting_ms[part], seat.standing.ruling.term)
+            lessees = write_roster(self._run, roster.lessees)
+            word = self._statements.write_lasting(lasting, self._name, lessees, part)
+            words[seat.place] = OffsetAndMetadata(0, word)
         coordinator = consumer._coordinator
         if coordinator.generation != self._generation:
             raise errors.CommitFailedError("the group is being joined again")
         # Not `consumer.commit`, which repeats it, and refuses if an unsigned ruling has left this member without the
         # partition. The request is made in the first step, without a wait before.
-        sent = coordinator._do_commit_offsets(None, {self._place: OffsetAndMetadata(0, word)})
-        await bounded(sent, _CONFIRM_SECONDS_MAX)
+        await bounded(coordinator._do_commit_offsets(None, words), _CONFIRM_SECONDS_MAX)
 
     async def _secret_now(self) -> bytes:
         """Return the secret in force; the file is looked at every few seconds."""
@@ -554,8 +639,9 @@ class FleetGroup:
         self._nonce = secrets.token_bytes(NONCE_BYTES)
         member: str = self._joined._coordinator.member_id
         self._bound = bool(member)
-        number = self._standing.number(self._now_ms())
-        claim = Claim(self._name, self._claimed, self._run, number, self._standing.known, self._nonce)
+        now_ms = self._now_ms()
+        (number, known), *more = [(seat.standing.number(now_ms), seat.standing.known) for seat in self._seats]
+        claim = Claim(self._name, self._claimed, self._run, number, known, self._nonce, parts=tuple(more))
         return self._statements.write_claim(claim, member)
 
     def _note_claims(self, members: Sequence[str]) -> None:
@@ -564,32 +650,41 @@ class FleetGroup:
     def _rule(self, data: bytes) -> None:
         coordinator = self._joined._coordinator
         member, generation = coordinator.member_id, coordinator.generation
-        found = self._statements.read_ruling(data, member, self._nonce)
+        parts = len(self._seats)
+        said = self._statements.read_ruling(data, member, self._nonce, parts)
         follows = self._followed == (member, generation - 1)
         self._followed, self._generation = (member, generation), generation
-        self._doubtful.clear()  # Kafka accepts no commit of an earlier generation any more
-        self._unread = None if found is not None else Problem("unsigned", UNSIGNED)
+        for seat in self._seats:
+            seat.doubtful.clear()  # Kafka accepts no commit of an earlier generation any more
+        self._unread = None if said is not None else Problem("unsigned", UNSIGNED)
         self._listener.group_problem(self._unread)
-        if found is None:
+        if said is None:
             self._listener.unsigned("ruling")
             if follows:
                 return
             # Who the holder is cannot be known here, but it is not this member.
-            found, self._followed = (Ruling("", None, NO_TERM), False), None
-        ruling, mine = found
-        self._goes_on = follows and mine and self._standing.mine
-        if not mine:
-            self._roster = None
-        self._standing.rule(ruling, self._now_ms(), mine=mine)
-        self._listener.ruled(ruling, mine)
-        if self._statements.signed and not (ruling.name or self._bound) and self._claimed is not None:
+            said, self._followed = [(Ruling("", None, NO_TERM), False)] * parts, None
+        self._rulings += 1
+        now_ms = self._now_ms()
+        for seat, one in zip(self._seats, said, strict=True):
+            seat.rule(one, now_ms, follows=follows)
+        self._listener.ruled(said)
+        # Parts are also given to members that come later.
+        wanted = parts > 1 or not said[0][0].name
+        if self._statements.signed and wanted and not self._bound and self._claimed is not None:
             coordinator.request_rejoin()  # with a claim that is bound
 
 
-def _holders(described: Any, group: str) -> list[str]:
-    """Return the ids of the members that have the group's partition, as Kafka describes the group."""
+def _holders(described: Any, group: str, parts: set[int]) -> list[str]:
+    """Return the ids of the members that have any of these partitions, as Kafka describes the group."""
     *_, members = described[:_DESCRIBED_FIELDS]
-    return [str(member[0]) for member in members if own_assignment(member[-1] or b"", {group}).assignment]
+    own = {
+        str(member[0]): own_assignment(member[-1] or b"", {group}, max(parts) + 1).assignment
+        for member in members
+    }
+    return [
+        one for one, assigned in own.items() if any(parts & set(partitions) for _, partitions in assigned)
+    ]
 
 
 TENURE_MS: Final = 5000
@@ -612,7 +707,7 @@ class Elected:
         secret: the fleet's secret.
 
     Attributes:
-        address: the holder's address by the group's last ruling; None if it is not known.
+        addresses: of each part of the keys, the holder's address by the group's last ruling; None if it is not known.
         problem: why the group cannot be used; None if it can.
     """
 
@@ -630,9 +725,14 @@ class Elected:
         secret: FleetSecret = NO_SECRET,
     ) -> None:
         self._run = run
-        self._begun: Past | None = None  # what the present lessor began with, or the last one
+        parts = len(port.seats)
+        self._begun: list[Past | None] = [
+            None
+        ] * parts  # what the present lessors began with, or the last ones
         self._ended: dict[int, int] = {}  # the runs of holders that have ended, and when that was seen
-        port.enlists = self._enlist
+        for part, seat in enumerate(port.seats):
+            seat.enlists = partial(self._enlist, part)
+        self._expelling: dict[int, Future[None]] = {}  # by the run
         self._tell = tell
         self._holder: str | None = None  # its name; "" for none, None before the first ruling
         self._unsigned_ms: dict[str, int] = {}  # when the last line was logged
@@ -643,12 +743,12 @@ class Elected:
         self._now_ms = now_ms
         self._figures = figures
         self._loop = asyncio.get_running_loop()
-        self.address: Address | None = None
+        self.addresses: list[Address | None] = [None] * parts
         self.problem: Problem | None = None
         self._closing = False
         lasting_ms = terms().lasting_ms(TENURE_MS)
         self._group = FleetGroup(
-            access, options.group, options.own_name, TENURE_MS, lasting_ms, self, now_ms, run, secret
+            access, options.group, options.own_name, TENURE_MS, lasting_ms, self, now_ms, run, secret, parts
         )
         self._thread = LoopThread("fleet")
         self._thread.submit(self._group.run())
@@ -676,9 +776,12 @@ class Elected:
         if len(self._ended) >= _ENDED_MAX:
             del self._ended[next(iter(self._ended))]
         self._ended[run] = now_ms
-        if self._port.lessor is not None:
-            self._port.lessor.ended(run, now_ms)
-        self._thread.submit(self._group.expel(address))
+        for seat in self._port.seats:
+            if seat.lessor is not None:
+                seat.lessor.ended(run, now_ms)
+        before = self._expelling.get(run)
+        if before is None or before.done():  # a holder of several parts ends once
+            self._expelling = {run: self._thread.submit(self._group.expel(address))}
 
     async def close(self) -> None:
         """Leave the group, so that it chooses another member without delay.
@@ -686,9 +789,13 @@ class Elected:
         If this member is the holder, it stops granting first, and commits how long its leases may still last.
         """
         self._closing = True
-        lasting_ms = self._port.lasting_ms()
-        self._port.retire("the holder has ended")
-        if lasting_ms is not None:
+        lasting_ms = {}
+        for part, seat in enumerate(self._port.seats):
+            ms = seat.lasting_ms()
+            if ms is not None:
+                lasting_ms[part] = ms
+            seat.retire("the holder has ended")
+        if lasting_ms:
             resigned = asyncio.wrap_future(self._thread.submit(self._group.resign(lasting_ms)))
             with suppress(TimeoutError):
                 await asyncio.wait_for(resigned, _RESIGN_SECONDS_MAX)
@@ -696,17 +803,17 @@ class Elected:
 
     # Called in the group's thread.
 
-    def ruled(self, ruling: Ruling, mine: bool) -> None:
-        """Pass a ruling (the choice of the holder) on to the application's loop.
+    def ruled(self, said: Sequence[Said]) -> None:
+        """Pass the rulings (the choice of each part's holder) on to the application's loop.
 
-        There it sets `address`, reports a change of the holder, and stops serving other members unless `mine`.
-        `mine`: whether this member was chosen; it serves the others only after `confirmed`.
+        There it sets `addresses`, reports a change of the first part's holder, and stops serving other members in the
+        parts of which this member was not chosen; in the others it serves them only after `confirmed`.
         """
-        self._call(self._ruled, ruling, mine)
+        self._call(self._ruled, said)
 
-    def confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:
+    def confirmed(self, part: int, sent_ms: int, learning_ms: int, roster: Roster) -> None:
         """Pass Kafka's confirmation of this holder to the application's loop (`Listener.confirmed`)."""
-        self._call(self._confirmed, sent_ms, learning_ms, roster)
+        self._call(self._confirmed, part, sent_ms, learning_ms, roster)
 
     def group_problem(self, problem: Problem | None) -> None:
         """Pass to the application's loop why the group cannot be used; None if it can."""
@@ -722,52 +829,56 @@ class Elected:
 
     # Called in the application's loop.
 
-    def _ruled(self, ruling: Ruling, mine: bool) -> None:
-        self.address = ruling.address
+    def _ruled(self, said: Sequence[Said]) -> None:
+        ruling, _ = said[0]
         before, self._holder = self._holder, ruling.name
         if before is not None and before != ruling.name:
             self._tell(HolderMoved(before, ruling.name, str(ruling.address or "")))
-        if not mine:
-            self._port.retire(
-                f"{ruling.name} is the holder, at {ruling.address}" if ruling.name else NO_HOLDER
-            )
+        for part, (ruling, mine) in enumerate(said):
+            self.addresses[part] = ruling.address
+            if not mine:
+                self._port.seats[part].retire(
+                    f"{ruling.name} is the holder, at {ruling.address}" if ruling.name else NO_HOLDER
+                )
 
-    def _confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:
-        """Extend this holder's tenure; become the holder if this member is not yet.
+    def _confirmed(self, part: int, sent_ms: int, learning_ms: int, roster: Roster) -> None:
+        """Extend this holder's tenure; become the holder of the part if this member is not yet.
 
         It is never the holder before Kafka has its commit, which its successor reads.
         """
         if self._closing:
             return
-        if roster.begun is not self._begun:
-            self._port.retire("another member was the holder meanwhile")
-        lessor = self._port.lessor
+        seat = self._port.seats[part]
+        if roster.begun is not self._begun[part]:
+            seat.retire("another member was the holder meanwhile")
+        lessor = seat.lessor
         if lessor is None:
-            lessor = self._lead(learning_ms, roster)
-        self._port.confirm(sent_ms)
-        if roster.begun is self._begun:
+            lessor = self._lead(part, learning_ms, roster)
+        seat.confirm(sent_ms)
+        if roster.begun is self._begun[part]:
             lessor.enlist(roster.number)
 
-    def _lead(self, learning_ms: int, roster: Roster) -> Lessor:
-        """Become the holder; returns the new lessor."""
-        at_ms, again = self._now_ms(), roster.begun is self._begun
+    def _lead(self, part: int, learning_ms: int, roster: Roster) -> Lessor:
+        """Become the holder of a part; returns the new lessor."""
+        at_ms, again = self._now_ms(), roster.begun is self._begun[part]
         begun = Past(self._run, None) if again else roster.begun
         capacities = self._capacities.begin()
         lessor = Lessor(self._terms(), self._run, capacities, at_ms, learning_ms, begun.lessees)
         if again:  # its tenure was over: what the group has is the roster of the lessor before
             lessor.enlist(-1)
-            self._thread.submit(self._group.enlist(roster, Roster(begun, 0, None)))
-        self._begun = begun
+            self._thread.submit(self._group.enlist(part, roster, Roster(begun, 0, None)))
+        self._begun[part] = begun
         for run, ended_ms in self._ended.items():
             lessor.ended(run, ended_ms)
-        self._port.lead(lessor, TENURE_MS)
+        self._port.seats[part].lead(lessor, TENURE_MS)
         return lessor
 
-    def _enlist(self, number: int, lessees: frozenset[int] | None) -> None:
+    def _enlist(self, part: int, number: int, lessees: frozenset[int] | None) -> None:
         """Commit the roster of this holder, after a change."""
-        if self._begun is not None:
-            roster = Roster(self._begun, number, lessees)
-            self._thread.submit(self._group.enlist(roster, roster))
+        begun = self._begun[part]
+        if begun is not None:
+            roster = Roster(begun, number, lessees)
+            self._thread.submit(self._group.enlist(part, roster, roster))
 
     def _note_unsigned(self, what: str, count: int, member: str) -> None:
         """Count an ignored statement; log one line for each kind in ten minutes."""

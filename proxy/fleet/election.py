@@ -38,11 +38,18 @@ leases may last; members go on with their leases, and are cut off after them. Ag
 After all members were restarted none knows of a term, and any signed commit is believed: an old one that is sent again
 then harms only if a process of the fleet still runs that is not in the group.
 
+The keys of a large fleet are divided into parts (`quotas.sharing.parts`), and each part has a holder of its own: all of
+the above is then said of each part by itself, in one claim and one ruling, and committed for a partition of its own.
+`choose_all` chooses the holders of all parts. A holder of too many gives some up, as when members were added; only the
+keys of these parts then have another lessor. The group's protocol names the number of parts: Kafka refuses members
+with another one.
+
 Without a secret nothing is signed, any process that may join can be the holder, and commits are not believed.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import Annotated, Final, NamedTuple, TypeVar
 
 from msgspec import Meta, Struct
@@ -84,6 +91,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
         number: the number of the term in which it is the holder; 0 if it is not the holder.
         known: the last term that it knows of; NO_TERM for none.
         nonce: random bytes of this claim, for which the ruling in response is signed.
+        parts: the same as `number` and `known`, of each part of the keys after the first.
         bound: whether the claim is signed for the member id that Kafka has given its sender; only then can the sender
             be chosen. The reader sets it, and it is not sent. True for all claims of a fleet without a secret.
     """
@@ -95,6 +103,14 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
     known: Term
     nonce: Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
     bound: bool = True
+    parts: tuple[tuple[_TermNumber, Term], ...] = ()
+
+    def of(self, part: int) -> "Claim":
+        """Return the claim to one part of the keys."""
+        if not part:
+            return self
+        number, known = self.parts[part - 1] if part <= len(self.parts) else (0, NO_TERM)
+        return replace(self, number=number, known=known, parts=())
 
     @property
     def latest(self) -> Term:
@@ -142,18 +158,70 @@ def choose(claims: Mapping[str, Claim]) -> tuple[str | None, Ruling]:
     >>> choose({"id-b": b, "id-a": Claim("a", None, 1, 0, Term(7, 9), b"")})[1].term
     Term(number=8, run=2)
     """
-    latest = max((claim.latest for claim in claims.values()), default=NO_TERM)
-    able = {member: claim for member, claim in claims.items() if claim.bound and claim.address is not None}
+    able = _able(claims)
+    member = min(able, key=lambda member: (-able[member].number, able[member].name, member), default=None)
+    return member, _ruling(claims, member)
+
+
+def choose_all(claims: Mapping[str, Claim], parts: int) -> list[tuple[str | None, Ruling]]:
+    """Choose the holder of each part of the keys (`choose`): the present one, unless it has more than its number.
+
+    No member holds more parts than all would on average, rounded up. A part without a holder goes to the member that
+    comes first for this part by rendezvous hashing, and has room.
+
+    Args:
+        parts: the number of parts, above 1.
+    """
+    able = _able(claims)
     if not able:
-        return None, Ruling("", None, NO_TERM, latest)
-    member = min(able, key=lambda member: (-able[member].number, able[member].name, member))
-    claim = able[member]
+        return [
+            (None, _ruling({member: claim.of(part) for member, claim in claims.items()}, None))
+            for part in range(parts)
+        ]
+    most = -(-parts // len(able))
+    of_part = [{member: claim.of(part) for member, claim in claims.items()} for part in range(parts)]
+    holders: dict[int, str] = {}
+    counts = dict.fromkeys(able, 0)
+    present = []
+    for part, those in enumerate(of_part):
+        holding = [member for member in able if those[member].number]
+        if holding:
+            member = min(holding, key=lambda member: (-those[member].number, those[member].name, member))
+            present.append((_weight(claims[member].run, part), part, member))
+    for _, part, member in sorted(present, reverse=True):
+        if counts[member] < most:
+            holders[part] = member
+            counts[member] += 1
+    for part in range(parts):
+        if part not in holders:
+            free = [member for member in able if counts[member] < most]
+            member = max(free, key=lambda member: (_weight(claims[member].run, part), member))
+            holders[part] = member
+            counts[member] += 1
+    return [(holders[part], _ruling(those, holders[part])) for part, those in enumerate(of_part)]
+
+
+def _weight(run: int, part: int) -> bytes:
+    """Return the weight of a member for a part; the largest comes first (rendezvous hashing)."""
+    return blake2b(run.to_bytes(8) + part.to_bytes(2), digest_size=8).digest()
+
+
+def _able(claims: Mapping[str, Claim]) -> dict[str, Claim]:
+    return {member: claim for member, claim in claims.items() if claim.bound and claim.address is not None}
+
+
+def _ruling(claims: Mapping[str, Claim], member: str | None) -> Ruling:
+    """Return the ruling that this member is the holder; None: no member can be."""
+    latest = max((claim.latest for claim in claims.values()), default=NO_TERM)
+    if member is None:
+        return Ruling("", None, NO_TERM, latest)
+    claim = claims[member]
     term = Term(claim.number, claim.run)
     if not claim.number or term != latest:
         # Another holder than that of the latest term begins a new one. Numbers that are used up begin again at 1: no
         # fleet gets there by itself, but without a secret any process can claim the last one.
         term = Term(latest.number % TERM_MAX + 1, claim.run)
-    return member, Ruling(claim.name, claim.address, term, latest)
+    return Ruling(claim.name, claim.address, term, latest)
 
 
 class Standing:
@@ -257,6 +325,24 @@ _LASTING: Final = re.compile(
 _UNBOUND: Final = b""
 _CLAIM: Final = Decoder(Claim)
 _RULING: Final = Decoder(tuple[Ruling, bool])
+
+
+class _Rulings(Struct, frozen=True, forbid_unknown_fields=True, tag="rulings"):
+    """The rulings of all parts, which name each holder once: Kafka stores them for each member, in one record.
+
+    Args:
+        holders: their names and addresses.
+        parts: of each part, the index of the holder, or -1 for none; the term; the one before; and whether the holder
+            is the addressee.
+    """
+
+    holders: tuple[tuple[Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)], Address], ...]
+    parts: tuple[tuple[int, Term, Term, bool], ...]
+
+
+_RULINGS: Final = Decoder(_Rulings)
+Said = tuple[Ruling, bool]
+"""A ruling, and whether it makes its addressee the holder."""
 T = TypeVar("T")
 
 
@@ -299,42 +385,52 @@ class Statements:
         claim = self._decoded(_CLAIM, data)
         return replace(claim, bound=bound) if claim is not None and _fits(claim.address) else None
 
-    def write_ruling(self, ruling: Ruling, member: str, nonce: bytes, *, mine: bool) -> bytes:
-        """Encode and sign a ruling for one member, the addressee.
+    def write_ruling(self, said: Sequence[Said], member: str, nonce: bytes) -> bytes:
+        """Encode and sign the ruling of each part of the keys for one member, the addressee.
 
         Args:
+            said: of each part, the ruling, and whether it makes the addressee the holder.
             member: the addressee's member id.
             nonce: the nonce of the addressee's claim.
-            mine: whether the ruling makes the addressee the holder.
         """
-        data = encode((ruling, mine))
+        data = encode(said[0] if len(said) == 1 else _joined(said))
         return data + self._sign("ruling", member.encode(), nonce, data)
 
-    def read_ruling(self, data: bytes, member: str, nonce: bytes) -> tuple[Ruling, bool] | None:
-        """Decode the ruling that this member has received.
+    def read_ruling(self, data: bytes, member: str, nonce: bytes, parts: int = 1) -> Sequence[Said] | None:
+        """Decode the ruling of each part of the keys that this member has received.
 
         Args:
+            parts: the number of parts.
             member: this member's id.
             nonce: the nonce of this member's claim.
 
-        Returns: the ruling, and whether it makes this member the holder; None if it is malformed, or not signed for
-            this member id and nonce.
+        Returns: of each part, the ruling, and whether it makes this member the holder; None if it is malformed, or not
+            signed for this member id and nonce.
         """
         if not self._is_signed("ruling", data, member.encode(), nonce):
             return None
-        found = self._decoded(_RULING, data)
-        if found is None:
+        said: Sequence[Said] | None
+        if parts == 1:
+            one = self._decoded(_RULING, data)
+            said = None if one is None else [one]
+        else:
+            joined = self._decoded(_RULINGS, data)
+            said = None if joined is None else _divided(joined)
+        if said is None or len(said) != parts:
             return None
-        ruling, mine = found
-        if not _fits(ruling.address) or (ruling.address is None) != (not ruling.name):
-            return None
-        return None if mine and not ruling.name else found
+        for ruling, mine in said:
+            if not _fits(ruling.address) or (ruling.address is None) != (not ruling.name):
+                return None
+            if mine and not ruling.name:
+                return None
+        return said
 
-    def write_lasting(self, lasting: Lasting, name: str, roster: str = "") -> str:
+    def write_lasting(self, lasting: Lasting, name: str, roster: str = "", part: int = 0) -> str:
         """Encode the metadata of a holder's commit: how long leases may last after it, and whose leases.
 
         Args:
             name: the holder's.
+            part: the part of the keys that it holds.
             roster: the lessees, as `write_roster` encodes them; "" if they are not stated.
 
         >>> Statements(b"", "g").write_lasting(Lasting(20_310, Term(4, 255)), "gw-1")
@@ -342,15 +438,21 @@ class Statements:
         """
         words = f"leases_ms={lasting.ms} {roster} " if roster else f"leases_ms={lasting.ms} "
         said = f"{words}term={lasting.term.number} run={lasting.term.run:016x} holder={name}"
-        signature = self._sign("commit", said.encode())
+        signature = self._sign("commit", *_of_part(part), said.encode())
         return f"{said} signed={signature.hex()}" if signature else said
 
-    def read_lasting(self, committed: str) -> Lasting | None:
-        """Decode the metadata of a holder's commit; None if it is malformed, not signed, or there is no secret."""
+    def read_lasting(self, committed: str, part: int = 0) -> Lasting | None:
+        """Decode the metadata of a holder's commit; None if it is malformed, not signed, or there is no secret.
+
+        Args:
+            part: the part of the keys for which it was committed.
+        """
         found = _LASTING.fullmatch(committed)
         if found is None or found[5] is None or not self._signers:
             return None
-        if not self._signers["commit"].verifies(bytes.fromhex(found[5]), self._group, found[1].encode()):
+        if not self._signers["commit"].verifies(
+            bytes.fromhex(found[5]), self._group, *_of_part(part), found[1].encode()
+        ):
             return None
         lasting = Lasting(int(found[2]), Term(int(found[3]), int(found[4], 16)))
         return lasting if lasting.ms <= _LASTING_MS_MAX and lasting.term.number <= TERM_MAX else None
@@ -370,6 +472,33 @@ class Statements:
             return decoder.decode(data[:-SIGNATURE_BYTES] if self._signers else data)
         except (ValueError, RecursionError):
             return None
+
+
+def _joined(said: Sequence[Said]) -> _Rulings:
+    holders: dict[tuple[str, Address], int] = {}
+    parts = []
+    for ruling, mine in said:
+        holder = -1
+        if ruling.address is not None:
+            holder = holders.setdefault((ruling.name, ruling.address), len(holders))
+        parts.append((holder, ruling.term, ruling.before, mine))
+    return _Rulings(tuple(holders), tuple(parts))
+
+
+def _divided(joined: _Rulings) -> list[Said] | None:
+    """Return the ruling of each part; None if one names no holder that there is."""
+    said: list[Said] = []
+    for holder, term, before, mine in joined.parts:
+        if not -1 <= holder < len(joined.holders):
+            return None
+        name, address = joined.holders[holder] if holder >= 0 else ("", None)
+        said.append((Ruling(name, address, term, before), mine))
+    return said
+
+
+def _of_part(part: int) -> tuple[bytes, ...]:
+    """Return what a commit is signed over, so that it counts for this part only."""
+    return (part.to_bytes(2),) if part else ()
 
 
 def _fits(address: Address | None) -> bool:

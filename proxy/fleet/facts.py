@@ -18,10 +18,12 @@ from quotas.definitions.definitions import Definitions
 from quotas.options import EngineOptions
 from quotas.sharing.lease_values import DEFAULT_KEY, LesseeId
 from quotas.sharing.lessee import Lessee
+from quotas.sharing.parts import Parts
 
 QUOTAS: Final = "quotas"
 DIGEST: Final = "quotas_digest"
 ENDED: Final = "ended"  # the runs of the holders that a member has seen end, hexadecimal
+PART: Final = "part"  # for which part of the keys a connection is, if there are several
 LISTENS: Final = "listens"  # the port that a member has bound, if it may be the holder
 
 
@@ -199,7 +201,7 @@ _SHARES_SHOWN_MAX: Final = 64
 
 
 def state_of(
-    lessee: Lessee, view: View | None, disagreements: Iterable[str], now_ms: int
+    lessee: Lessee | Parts, view: View | None, disagreements: Iterable[str], now_ms: int
 ) -> Mapping[str, object]:
     """Return the response of `/v1/fleet`: this member's shares, and the fleet by the holder's last view.
 

@@ -11,14 +11,15 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from commandline.arguments import not_installed
 from proxy.config import Address, FleetOptions
 from proxy.events import Tell, untold
 from proxy.fleet.calls import BUSY, Respond
-from proxy.fleet.client import FleetClient, Leasing
-from proxy.fleet.facts import ENDED, LISTENS, state_of
+from proxy.fleet.client import FleetClient
+from proxy.fleet.facts import ENDED, LISTENS, PART, state_of
 from proxy.fleet.messages import NAME_BYTES_MAX, Facts, cut
 from proxy.fleet.port import HolderPort
 from proxy.fleet.secret import FleetSecret, secret_problem
@@ -32,6 +33,7 @@ from quotas.sharing.capacities import Capacities
 from quotas.sharing.lease_values import DEFAULT_KEY, LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
+from quotas.sharing.parts import Leasing, PartLeasing, Parts
 
 if TYPE_CHECKING:
     from proxy.fleet.elected import Elected
@@ -54,13 +56,16 @@ def fleet_terms(options: FleetOptions) -> LeaseTerms:
     return LeaseTerms(LEASE_MS, PERIOD_MS, options.members_max)
 
 
-def new_lessee(options: FleetOptions, now_ms: int) -> Lessee:
-    """Create this member's side of the lease (`Lessee`); its id is new at each start of the process."""
+def new_lessee(options: FleetOptions, now_ms: int) -> Lessee | Parts:
+    """Create this member's side of the lease (`Lessee`); its id is new at each start of the process.
+
+    If the keys are divided into parts, it has a lease for each of them (`Parts`).
+    """
     terms = fleet_terms(options)
     cut_off = terms.least if options.cut_off == "least" else None
-    return Lessee(
-        terms, LesseeId(cut(options.own_name, NAME_BYTES_MAX), secrets.randbits(63)), now_ms, cut_off
-    )
+    name = LesseeId(cut(options.own_name, NAME_BYTES_MAX), secrets.randbits(63))
+    lessees = [Lessee(terms, name, now_ms, cut_off) for _ in range(options.parts)]
+    return lessees[0] if options.parts == 1 else Parts(lessees)
 
 
 class Fleet:
@@ -81,7 +86,7 @@ class Fleet:
     def __init__(
         self,
         options: FleetOptions,
-        lessee: Lessee,
+        lessee: Lessee | Parts,
         leasing: Leasing,
         facts: Callable[[], Facts],
         access: "Access | None",
@@ -103,17 +108,37 @@ class Fleet:
         self._bind_problem = ""
         self._bound: Address | None = None
         self._secret = secret = FleetSecret(options.secret_file)
-        self._port = HolderPort(options.members_max, secret, now_ms, figures, tls.port)
-        self._client = FleetClient(
-            lessee, leasing, lambda: self.holder, secret, now_ms, self._told, figures, tls.client
-        )
+        self._port = HolderPort(options.members_max, secret, now_ms, figures, tls.port, options.parts)
+        each: list[tuple[Lessee, Leasing]]
+        if isinstance(lessee, Parts):
+            each = [(one, PartLeasing(lessee, leasing, part)) for part, one in enumerate(lessee.lessees)]
+        else:
+            each = [(lessee, leasing)]
+        self._clients = [
+            FleetClient(
+                one,
+                its,
+                partial(self._holder_of, part),
+                secret,
+                now_ms,
+                partial(self._told, part),
+                figures,
+                tls.client,
+                (part, options.parts),
+            )
+            for part, (one, its) in enumerate(each)
+        ]
+        self._client = self._clients[0]  # what is not about shares is asked of the first part's holder
         self._facts = facts
         self._metrics = FleetMetrics(figures, lessee, now_ms)
 
     @property
     def holder(self) -> Address | None:
-        """The holder's address; None if it is not known."""
-        return self._options.holder if self._elected is None else self._elected.address
+        """The address of the holder, of the first part if there are several; None if it is not known."""
+        return self._holder_of(0)
+
+    def _holder_of(self, part: int) -> Address | None:
+        return self._options.holder if self._elected is None else self._elected.addresses[part]
 
     @property
     def tenure(self) -> int:
@@ -173,14 +198,16 @@ class Fleet:
             raise StartError(secret_problem(self._options.secret_file, error)) from None
         if self._access is not None:
             self._elected = self._elect(self._access)
-            self._client.holder_ended = self._elected.holder_ended
+            for client in self._clients:
+                client.holder_ended = self._elected.holder_ended
         if self._options.may_hold:
             await self._bind()
 
     async def run(self) -> None:
         """Run the connection to the holder, and the port, until cancelled; bind the port first if it was in use."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._client.run())
+            for client in self._clients:
+                tasks.create_task(client.run())
             tasks.create_task(self._port.run())
             if self._bound is None and self._options.may_hold:
                 tasks.create_task(self._bind_later())
@@ -192,8 +219,9 @@ class Fleet:
             return
         self._lessee.terms = terms
         self._port.members_max = options.members_max
-        if self._port.lessor is not None:
-            self._port.lessor.configure(terms)
+        for seat in self._port.seats:
+            if seat.lessor is not None:
+                seat.lessor.configure(terms)
 
     def families(self) -> Iterator[Family]:
         """Yield the metrics of this member; if it is the holder, also those of its port."""
@@ -206,7 +234,9 @@ class Fleet:
         return {
             "holder": None if self.holder is None else str(self.holder),
             "holds": self._figures.holds,
-            "problem": self._client.problem,
+            "parts": self._options.parts,
+            "parts_held": self._figures.parts,
+            "problem": next((client.problem for client in self._clients if client.problem), ""),
             "group": None if self._elected is None else self._options.group,
             "group_problem": "" if problem is None else problem.text,
             "port_problem": self._bind_problem,
@@ -215,7 +245,8 @@ class Fleet:
 
     async def close(self) -> None:
         """Leave the fleet; call it when this process no longer uses its shares."""
-        self._client.leave()
+        for client in self._clients:
+            client.leave()
         await asyncio.sleep(_LEAVE_SECONDS)
         if self._elected is not None:
             await self._others_end()
@@ -225,7 +256,7 @@ class Fleet:
     async def _others_end(self) -> None:
         """Wait until no other member has a lease, at most for a limited time."""
         for _ in range(round(_END_SECONDS / _LEAVE_SECONDS)):
-            if not self._port.lasting_ms():
+            if not any(seat.lasting_ms() for seat in self._port.seats):
                 return
             await asyncio.sleep(_LEAVE_SECONDS)
 
@@ -247,9 +278,13 @@ class Fleet:
             self._secret,
         )
 
-    def _told(self) -> Facts:
-        """Return the facts that this member sends about itself; also its port, as soon as it is bound."""
+    def _told(self, part: int) -> Facts:
+        """Return the facts that this member sends to a part's holder about itself; also its port, as soon as it is
+        bound.
+        """
         told = dict(self._facts())
+        if self._options.parts > 1:
+            told[PART] = str(part)
         if self._bound is not None:
             told[LISTENS] = str(self._bound.port)
         if self._elected is not None and self._elected.ended:

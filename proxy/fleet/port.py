@@ -21,7 +21,7 @@ from typing import Any, Final
 from proxy.config import Address
 from proxy.fleet.calls import Responding
 from proxy.fleet.ends import ENDED_BY_PEER, Ends, Place, Sign, place_of
-from proxy.fleet.facts import ENDED, LISTENS
+from proxy.fleet.facts import ENDED, LISTENS, PART
 from proxy.fleet.messages import (
     KEYS_SHOWN_MAX,
     Facts,
@@ -176,6 +176,9 @@ class Acceptor:
         except OSError as error:
             self._refused("tls", peer, handshake_problem(error))
             return
+        except asyncio.CancelledError:
+            sock.close()
+            raise
         finally:
             self._handshakes.pop(task, None)
         await self._serve(reader, writer)
@@ -217,9 +220,27 @@ async def _begins(sock: socket.socket) -> bool:
 
 
 async def accepted_from(listening: socket.socket) -> socket.socket:
-    """Accept the next connection; return its socket."""
-    sock, _ = await asyncio.get_running_loop().sock_accept(listening)
-    return sock
+    """Accept the next connection; return its socket.
+
+    Not by `sock_accept`, which loses a connection that it has accepted when it is cancelled.
+    """
+    loop = asyncio.get_running_loop()
+    while True:
+        with suppress(BlockingIOError):
+            sock, _ = listening.accept()
+            sock.setblocking(False)
+            return sock
+        readable = loop.create_future()
+        loop.add_reader(listening, _set, readable)
+        try:
+            await readable
+        finally:
+            loop.remove_reader(listening)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _listen(family: int, address: Any) -> socket.socket | None:
@@ -306,7 +327,11 @@ _CONNECTIONS_A_MEMBER: Final = 4  # twice as many lessees as members, each with 
 _CONNECTIONS_MORE: Final = 8  # without a report yet
 UNPROVEN_MAX: Final = 64
 _GAP_SECONDS: Final = 0.01  # between two messages of one connection
-_FLUSH_SECONDS: Final = 0.01  # reports that arrive within this time get their grants together
+# Reports that arrive within this time get their grants together. It is longer with more members: a changed demand of
+# each changes the shares of all, so the number of messages would grow with the square of the members.
+_FLUSH_SECONDS: Final = 0.01
+_FLUSH_SECONDS_A_MEMBER: Final = 0.002
+_FLUSH_SECONDS_MAX: Final = 0.2
 _TICK_SECONDS: Final = 0.1
 VIEW_SECONDS: Final = 2.0
 _UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -328,9 +353,10 @@ class _RefusedError(Exception):
 class _Link:
     """A member's connection to the holder's port."""
 
-    def __init__(self, writer: asyncio.StreamWriter, frames: Frames) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, frames: Frames, seat: "Seat") -> None:
         self.writer = writer
         self.frames = frames
+        self.seat = seat
         self.lessee: LesseeId | None = None
         self.facts: Facts = {}
         self.place: Place | None = None  # where it listens
@@ -350,35 +376,23 @@ class _Link:
         self.writer.transport.abort()
 
 
-class HolderPort:
-    """Serves members, while this process is the holder.
+class Seat:
+    """Serves members for one part of the keys, while this process is the holder of that part.
 
     Args:
-        secret: the fleet's secret.
-        members_max: the largest number of members; may be set at any time.
+        part: the number of the part.
         now_ms: the clock of leases, in ms.
-        tls: returns the TLS context of the port; None for plaintext.
 
     Attributes:
         lessor: divides the quotas among the members; None while this process is not the holder.
-        responding: handles members' requests that are not about shares.
         enlists: called with the number and the lessees of each new roster (list of lessees), to be written down for the
             next holder; None without a group.
     """
 
-    def __init__(
-        self,
-        members_max: int,
-        secret: FleetSecret,
-        now_ms: Callable[[], int],
-        figures: FleetFigures,
-        tls: Context | None = None,
-    ) -> None:
-        self.members_max = members_max
-        self._secret = secret
+    def __init__(self, part: int, now_ms: Callable[[], int], figures: FleetFigures) -> None:
+        self._part = part
         self._now_ms = now_ms
         self._figures = figures
-        self.responding = Responding()
         self.lessor: Lessor | None = None
         self._tenures = 0
         self.enlists: Callable[[int, frozenset[int] | None], object] | None = None
@@ -386,14 +400,15 @@ class HolderPort:
         self._ends = Ends(self._has_ended)
         self._tenure_ms: int | None = None
         self._confirmed_ms = 0
-        self._links: dict[asyncio.StreamWriter, _Link | None] = {}
         self._members: dict[LesseeId, _Link] = {}
         self._first_ms: dict[LesseeId, int] = {}
         self._last_ms: dict[LesseeId, int] = {}
-        self._refusals = Refusals(figures, now_ms)
-        self._unproven: dict[asyncio.StreamWriter, None] = {}  # the oldest first
-        self._acceptor = Acceptor(self._serve, self._refusals.note, tls)
         self._flush_handle: asyncio.TimerHandle | None = None
+
+    @property
+    def _said(self) -> dict[str, int]:
+        """What log lines say of the part; nothing of the first one, which is the only one of most fleets."""
+        return {"part": self._part} if self._part else {}
 
     @property
     def tenure(self) -> int:
@@ -409,8 +424,10 @@ class HolderPort:
             tenure_ms: how long in ms this process remains the holder without `confirm`; None: until `retire`.
         """
         now_ms = self._now_ms()
+        if self.lessor is None:
+            self._figures.parts += 1
         self.lessor, self._tenure_ms, self._enlisted = lessor, tenure_ms, -1
-        self._figures.holds = True
+        self._figures.holds = self._figures.holds or not self._part
         self._tenures += 1
         if tenure_ms is not None:
             self.confirm(now_ms)
@@ -418,6 +435,7 @@ class HolderPort:
             logger,
             logging.INFO,
             "this member is the holder of the fleet now",
+            **self._said,
             learning_seconds_max=lessor.lasting_ms(now_ms) / 1000,
         )
 
@@ -429,15 +447,27 @@ class HolderPort:
 
     def lasting_ms(self) -> int | None:
         """How long leases of this holder, or earlier ones, may still last, in ms; None if this is not the holder."""
-        lessor = self._leading()
+        lessor = self.leading()
         return None if lessor is None else lessor.lasting_ms(self._now_ms())
 
     def retire(self, problem: str) -> None:
         """Stop being the holder: refuse members from now on, with `problem`, a sentence, as the reason."""
         if self.lessor is None:
             return
-        self.lessor, self._figures.holds, self._figures.members = None, False, 0
-        event(logger, logging.INFO, "this member is no longer the holder of the fleet", detail=problem)
+        self.lessor = None
+        self._figures.parts -= 1
+        if not self._part:
+            self._figures.holds, self._figures.members = False, 0
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+            self._flush_handle = None
+        event(
+            logger,
+            logging.INFO,
+            "this member is no longer the holder of the fleet",
+            **self._said,
+            detail=problem,
+        )
         refused = write(refusal("not_holder", problem))
         for link in self._members.values():
             link.send(refused)
@@ -446,41 +476,6 @@ class HolderPort:
         self._ends.keep(set())
         for known in (self._members, self._first_ms, self._last_ms):
             known.clear()
-
-    async def start(self, bind: Address) -> Address:
-        """Bind the port and serve until `close`; return what was bound.
-
-        Raises:
-            StartError: the port cannot be bound, or the secret cannot be read.
-        """
-        try:
-            await self._secret.read()
-        except OSError as error:
-            raise StartError(f"fleet.bind: {bind}: {system_reason(error)}") from None
-        return await self._acceptor.start(bind)
-
-    async def run(self) -> None:
-        """Send at intervals the grants that are due, and the view, until cancelled."""
-        views_due = 0.0
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(_TICK_SECONDS)
-            self._flush()
-            if loop.time() >= views_due:
-                views_due = loop.time() + VIEW_SECONDS
-                self._send_views()
-
-    async def close(self) -> None:
-        """Stop listening and close every connection."""
-        self.retire("the holder has ended")
-        if self._flush_handle is not None:
-            self._flush_handle.cancel()
-        await self._acceptor.stop()
-        await self.responding.close()
-        await asyncio.sleep(0)  # refusals leave first
-        for writer in list(self._links):
-            writer.transport.abort()
-        await self._acceptor.ended()  # they meet their ends at once
 
     def view(self) -> View | None:
         """Return the fleet as this holder sees it; None if this process is not the holder."""
@@ -503,30 +498,28 @@ class HolderPort:
             shares.append((key, tuple(min(1.0, parts.get(lessee, 0.0)) for lessee in lessees)))
         return View(lessor.learning(now_ms), members, tuple(shares))
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self._make_room(writer):
+    def disconnected(self, link: _Link, lessee: LesseeId, *, by_peer: bool) -> None:
+        """Register that a member's connection has ended; `by_peer`: its own side has closed it."""
+        if self._members.get(lessee) is not link:
             return
-        self._links[writer] = self._unproven[writer] = None
-        try:
-            await self._converse(reader, writer)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-            self._closed_by_peer(writer, error)  # unless it has ended, its member connects again
-        except Exception:  # the edge of a connection: one member must not end the holder
-            logger.exception("a connection at the fleet port failed")
-        finally:
-            self._unproven.pop(writer, None)
-            link = self._links.pop(writer, None)
-            if link is not None and link.lessee is not None and self._members.get(link.lessee) is link:
-                del self._members[link.lessee]
-            writer.close()
+        del self._members[lessee]
+        if by_peer and not link.closed:
+            self._ends.closed(lessee)
 
-    def _closed_by_peer(self, writer: asyncio.StreamWriter, error: Exception) -> None:
-        """Report a member that may have ended: its own side has closed its connection."""
-        link = self._links.get(writer)
-        if link is None or link.closed or link.lessee is None or not isinstance(error, ENDED_BY_PEER):
-            return
-        if self._members.get(link.lessee) is link:
-            self._ends.closed(link.lessee)
+    def left(self, lessee: LesseeId) -> None:
+        """Free the shares of a member that says that it no longer uses them."""
+        if self.lessor is not None:
+            self._ends.forget(lessee)
+            self.lessor.leave(lessee)
+            self._figures.received["left"] += 1
+            self._flush_soon()
+
+    def tick(self, *, views: bool) -> None:
+        """Send the grants that are due, and the view if `views`."""
+        if self._flush_handle is None:
+            self._flush()
+        if views:
+            self._send_views()
 
     def _has_ended(self, lessee: LesseeId, sign: Sign) -> None:
         """Register that a member's process has ended: its shares become free GONE_MS later.
@@ -545,9 +538,181 @@ class HolderPort:
             sign=sign,
         )
 
+    def report(self, link: _Link, report: Report) -> None:
+        """Take a member's report.
+
+        Raises:
+            MessageError: it is of another member than those before.
+        """
+        lessor, now_ms = self.leading(), self._now_ms()
+        if lessor is None:
+            raise _RefusedError("not_holder", "this process is not the holder of the fleet")
+        lessee = report.lessee
+        if link.lessee is None:
+            before = self._members.get(lessee)
+            if before is not None:
+                before.abort()
+            link.lessee = lessee
+            self._members[lessee] = link
+            self.told(link, lessee)
+        elif link.lessee != lessee:
+            raise MessageError(f"a report of {lessee.name!r} on the connection of {link.lessee.name!r}")
+        try:
+            lessor.report(report, now_ms)
+        except LeaseRefusedError as error:
+            problem = f"{error}, which is twice fleet.members_max = {lessor.terms.lessees_max}"
+            raise _RefusedError(error.cause, problem) from None
+        except SessionLostError as error:
+            self._figures.received["lost"] += 1
+            link.send(write(Lost(str(error))))
+            return
+        self._figures.received["granted"] += 1
+        self._first_ms.setdefault(lessee, now_ms)
+        self._last_ms[lessee] = now_ms
+        self._flush_soon()
+
+    def told(self, link: _Link, lessee: LesseeId) -> None:
+        """Apply a member's facts: where it listens, and which holders it has seen end."""
+        self._ends.connected(lessee, link.place)
+        if self.lessor is not None:
+            for run in link.facts.get(ENDED, "").split():
+                with suppress(ValueError):
+                    self.lessor.ended(int(run, 16), self._now_ms())
+
+    def leading(self) -> Lessor | None:
+        """Return the lessor if this process is the holder and its tenure has not ended; else None."""
+        if self._tenure_ms is not None and self._now_ms() >= self._confirmed_ms + self._tenure_ms:
+            self.retire("Kafka has not confirmed this holder in time")
+        return self.lessor
+
+    def _flush_soon(self) -> None:
+        if self._flush_handle is None:
+            seconds = min(len(self._members) * _FLUSH_SECONDS_A_MEMBER, _FLUSH_SECONDS_MAX)
+            loop = asyncio.get_running_loop()
+            self._flush_handle = loop.call_later(max(seconds, _FLUSH_SECONDS), self._flush)
+
+    def _flush(self) -> None:
+        """Send all grants that are due, and pass on a changed roster."""
+        self._flush_handle = None
+        lessor = self.leading()
+        if lessor is None:
+            return
+        for lessee, grants in lessor.grants(self._now_ms()):
+            link = self._members.get(lessee)
+            if link is not None:
+                link.send(write(grants))
+        if not self._part:
+            self._figures.members = len(lessor.lessees)
+        number, lessees = lessor.roster()
+        if self.enlists is not None and number != self._enlisted:
+            self._enlisted = number
+            self.enlists(number, lessees)
+
+    def _send_views(self) -> None:
+        view = self.view()
+        if view is None:
+            return
+        present = {member.lessee for member in view.members}
+        self._ends.keep(present)
+        for known in (self._first_ms, self._last_ms):
+            for lessee in known.keys() - present:
+                del known[lessee]
+        message = write(view)
+        for link in self._members.values():
+            link.send(message)
+
+
+class HolderPort(Seat):
+    """The port at which members reach this process; it is also the seat of the first part of the keys.
+
+    Args:
+        members_max: the largest number of members; may be set at any time.
+        secret: the fleet's secret.
+        now_ms: the clock of leases, in ms.
+        tls: returns the TLS context of the port; None for plaintext.
+        parts: the number of parts.
+
+    Attributes:
+        seats: this process as the holder of each part.
+        responding: handles members' requests that are not about shares.
+    """
+
+    def __init__(
+        self,
+        members_max: int,
+        secret: FleetSecret,
+        now_ms: Callable[[], int],
+        figures: FleetFigures,
+        tls: Context | None = None,
+        parts: int = 1,
+    ) -> None:
+        super().__init__(0, now_ms, figures)
+        self.seats: list[Seat] = [self, *(Seat(part, now_ms, figures) for part in range(1, parts))]
+        self.members_max = members_max
+        self._secret = secret
+        self.responding = Responding()
+        self._links: dict[asyncio.StreamWriter, _Link | None] = {}
+        self._refusals = Refusals(figures, now_ms)
+        self._unproven: dict[asyncio.StreamWriter, None] = {}  # the oldest first
+        self._acceptor = Acceptor(self._serve, self._refusals.note, tls)
+
+    async def start(self, bind: Address) -> Address:
+        """Bind the port and serve until `close`; return what was bound.
+
+        Raises:
+            StartError: the port cannot be bound, or the secret cannot be read.
+        """
+        try:
+            await self._secret.read()
+        except OSError as error:
+            raise StartError(f"fleet.bind: {bind}: {system_reason(error)}") from None
+        return await self._acceptor.start(bind)
+
+    async def run(self) -> None:
+        """Send at intervals the grants that are due, and the view, until cancelled."""
+        views_due = 0.0
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            views = loop.time() >= views_due
+            if views:
+                views_due = loop.time() + VIEW_SECONDS
+            for seat in self.seats:
+                seat.tick(views=views and seat is self)
+
+    async def close(self) -> None:
+        """Stop listening and close every connection."""
+        for seat in self.seats:
+            seat.retire("the holder has ended")
+        await self._acceptor.stop()
+        await self.responding.close()
+        await asyncio.sleep(0)  # refusals leave first
+        for writer in list(self._links):
+            writer.transport.abort()
+        await self._acceptor.ended()  # they meet their ends at once
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._make_room(writer):
+            return
+        self._links[writer] = self._unproven[writer] = None
+        by_peer = False
+        try:
+            await self._converse(reader, writer)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            by_peer = isinstance(error, ENDED_BY_PEER)  # unless it has ended, its member connects again
+        except Exception:  # the edge of a connection: one member must not end the holder
+            logger.exception("a connection at the fleet port failed")
+        finally:
+            self._unproven.pop(writer, None)
+            link = self._links.pop(writer, None)
+            if link is not None and link.lessee is not None:
+                link.seat.disconnected(link, link.lessee, by_peer=by_peer)
+            writer.close()
+
     def _make_room(self, writer: asyncio.StreamWriter) -> bool:
         """Close the oldest connection that may be closed, if there are too many; returns False if that is this one."""
-        most = _CONNECTIONS_A_MEMBER * self.members_max + _CONNECTIONS_MORE
+        held = sum(seat.lessor is not None for seat in self.seats)
+        most = _CONNECTIONS_A_MEMBER * self.members_max * max(1, held) + _CONNECTIONS_MORE
         if len(self._unproven) >= UNPROVEN_MAX:
             last = next(iter(self._unproven))
         elif len(self._links) >= most:
@@ -571,9 +736,9 @@ class HolderPort:
                     await frames.receive(reader)
             writer.write(frames.proof())
             self._unproven.pop(writer, None)
-            link = self._links[writer] = _Link(writer, frames)
+            link = self._links[writer] = _Link(writer, frames, self)
             while True:
-                lessor = self.lessor
+                lessor = link.seat.lessor
                 lease_ms = 0 if lessor is None else lessor.terms.lease_ms
                 async with asyncio.timeout(max(HELLO_SECONDS_MAX, lease_ms / 1000)):
                     message = await frames.receive(reader)
@@ -589,100 +754,31 @@ class HolderPort:
     def _take(self, link: _Link, message: Message) -> bool:
         """Handle a member's message; returns whether another may follow."""
         if isinstance(message, Report):
-            self._report(link, message)
+            link.seat.report(link, message)
         elif isinstance(message, Told):
             link.facts, link.place = message.facts, place_of(link.writer, message.facts.get(LISTENS))
             if link.lessee is not None:
-                self._told(link, link.lessee)
+                link.seat.told(link, link.lessee)
+            else:
+                link.seat = self._seat_of(message.facts.get(PART, "0"))
         elif isinstance(message, Question):
-            if link.lessee is None or self._leading() is None:
+            if link.lessee is None or link.seat is not self or self.leading() is None:
                 raise _RefusedError("not_holder", "this process is not the holder of the fleet")
             self.responding.take(message, lambda response: link.send(write(response)))
         elif isinstance(message, Leave):
-            if link.lessee is not None and self.lessor is not None:
-                self._ends.forget(link.lessee)
-                self.lessor.leave(link.lessee)
-                self._figures.received["left"] += 1
-                self._flush_soon()
+            if link.lessee is not None:
+                link.seat.left(link.lessee)
             return False
         else:
             raise MessageError(f"a member sends no {type(message).__name__.lower()}")
         return True
 
-    def _report(self, link: _Link, report: Report) -> None:
-        lessor, now_ms = self._leading(), self._now_ms()
-        if lessor is None:
-            raise _RefusedError("not_holder", "this process is not the holder of the fleet")
-        lessee = report.lessee
-        if link.lessee is None:
-            before = self._members.get(lessee)
-            if before is not None:
-                before.abort()
-            link.lessee = lessee
-            self._members[lessee] = link
-            self._told(link, lessee)
-        elif link.lessee != lessee:
-            raise MessageError(f"a report of {lessee.name!r} on the connection of {link.lessee.name!r}")
-        try:
-            lessor.report(report, now_ms)
-        except LeaseRefusedError as error:
-            problem = f"{error}, which is twice fleet.members_max = {lessor.terms.lessees_max}"
-            raise _RefusedError(error.cause, problem) from None
-        except SessionLostError as error:
-            self._figures.received["lost"] += 1
-            link.send(write(Lost(str(error))))
-            return
-        self._figures.received["granted"] += 1
-        self._first_ms.setdefault(lessee, now_ms)
-        self._last_ms[lessee] = now_ms
-        self._flush_soon()
-
-    def _told(self, link: _Link, lessee: LesseeId) -> None:
-        """Apply a member's facts: where it listens, and which holders it has seen end."""
-        self._ends.connected(lessee, link.place)
-        if self.lessor is not None:
-            for run in link.facts.get(ENDED, "").split():
-                with suppress(ValueError):
-                    self.lessor.ended(int(run, 16), self._now_ms())
-
-    def _leading(self) -> Lessor | None:
-        """Return the lessor if this process is the holder and its tenure has not ended; else None."""
-        if self._tenure_ms is not None and self._now_ms() >= self._confirmed_ms + self._tenure_ms:
-            self.retire("Kafka has not confirmed this holder in time")
-        return self.lessor
-
-    def _flush_soon(self) -> None:
-        if self._flush_handle is None:
-            self._flush_handle = asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self._flush)
-
-    def _flush(self) -> None:
-        """Send all grants that are due, and pass on a changed roster."""
-        self._flush_handle = None
-        lessor = self._leading()
-        if lessor is None:
-            return
-        for lessee, grants in lessor.grants(self._now_ms()):
-            link = self._members.get(lessee)
-            if link is not None:
-                link.send(write(grants))
-        self._figures.members = len(lessor.lessees)
-        number, lessees = lessor.roster()
-        if self.enlists is not None and number != self._enlisted:
-            self._enlisted = number
-            self.enlists(number, lessees)
-
-    def _send_views(self) -> None:
-        view = self.view()
-        if view is None:
-            return
-        present = {member.lessee for member in view.members}
-        self._ends.keep(present)
-        for known in (self._first_ms, self._last_ms):
-            for lessee in known.keys() - present:
-                del known[lessee]
-        message = write(view)
-        for link in self._members.values():
-            link.send(message)
+    def _seat_of(self, part: str) -> Seat:
+        """Return the seat of the part that a member asks for."""
+        for number, seat in enumerate(self.seats):
+            if part == str(number):
+                return seat
+        raise _RefusedError("parts", f"there is no part {part}: fleet.parts must be the same in all members")
 
     async def _refuse(
         self, writer: asyncio.StreamWriter, link: _Link | None, cause: str, problem: str

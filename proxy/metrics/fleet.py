@@ -10,6 +10,7 @@ from typing import Final
 from proxy.metrics.families import Family, by_label, single
 from quotas.sharing.lease_values import DEFAULT_KEY
 from quotas.sharing.lessee import Lessee
+from quotas.sharing.parts import Parts
 
 SHARES_SHOWN_MAX: Final = 64  # keys, by name
 GROUP_CAUSES: Final = ("unreachable", "denied", "cleanup_policy", "version", "unsigned", "failed")
@@ -20,6 +21,10 @@ UNSIGNED: Final = ("claim", "ruling", "commit")
 # Names without "sluice_fleet_", and texts; those with a label have it between.
 _GAUGES: Final = (
     ("holder", "1 if this member is the fleet's holder, which leases shares to all members"),
+    (
+        "parts",
+        "Parts of the keys of which this member is the holder; 1 at the holder of a fleet with one part",
+    ),
     ("members", "Members that the holder has heard from within one lease; at the holder"),
     ("leased", "1 while this member has a lease from the holder"),
     ("cut_off", "1 while this member has had no lease for so long that others use what it had"),
@@ -58,7 +63,8 @@ class FleetFigures:
         ended: how many members this process, as the holder, has seen end, by how it noticed (`proxy.fleet.ends`);
             with the key `holder`, how many holders it has seen end.
         members: the number of members that the holder has heard from within one lease; 0 at other members.
-        holds: whether this member is the holder.
+        holds: whether this member is the holder; of the first part, if there are several.
+        parts: of how many parts of the keys this member is the holder.
         disagreements: the number of facts in which members differ.
         unsigned: the number of ignored messages in the consumer group that chooses the holder, which are not signed
             with the fleet's secret: by what they are (claims, rulings, commits).
@@ -70,6 +76,7 @@ class FleetFigures:
         self.received: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
         self.members = 0
+        self.parts = 0
         self.holds = False
         self.disagreements = 0
         self.unsigned: Counter[str] = Counter()
@@ -84,7 +91,7 @@ class FleetMetrics:
         now_ms: the clock of the leases.
     """
 
-    def __init__(self, figures: FleetFigures, lessee: Lessee, now_ms: Callable[[], int]) -> None:
+    def __init__(self, figures: FleetFigures, lessee: Lessee | Parts, now_ms: Callable[[], int]) -> None:
         self._figures = figures
         self._lessee = lessee
         self._now_ms = now_ms
@@ -96,6 +103,7 @@ class FleetMetrics:
         leased = lessee.leased(now_ms)
         values = {
             "holder": figures.holds,
+            "parts": figures.parts,
             "members": figures.members,
             "leased": leased,
             "cut_off": lessee.cut_off(now_ms),

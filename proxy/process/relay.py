@@ -108,6 +108,7 @@ class Relay:
         self._certificates = certificates
         self.stats = stats
         self.engine = Engine(engine_options(config), definitions)
+        self.engine.lends = config.fleet.parts == 1
         self.capacities: Capacities | None = None  # while classes may borrow (`shares`)
         self.shared = Shared(loop, self.engine, config.limits, stats)
         self.shared.broker_tls = certificates.brokers

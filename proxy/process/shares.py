@@ -29,9 +29,9 @@ from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
 from quotas.sharing.member import Member
+from quotas.sharing.parts import Leasing, Parts
 
 if TYPE_CHECKING:
-    from proxy.fleet.client import Leasing
     from proxy.fleet.fleet import Fleet
     from proxy.process.relay import Relay
     from proxy.topics.topic import Access
@@ -205,7 +205,7 @@ def join_with_workers(
     return shares, _fleet(config, relay, lessee, member, access, tls)
 
 
-def _budgets(config: Config, relay: "Relay", lessee: Lessee, began_ms: int) -> Budgets:
+def _budgets(config: Config, relay: "Relay", lessee: Lessee | Parts, began_ms: int) -> Budgets:
     """Return the budgets of a process that uses shares; with those of followers if brokers replicate through it."""
     budgets = Budgets(relay.engine, lessee, began_ms)
     if config.replicates:
@@ -216,7 +216,7 @@ def _budgets(config: Config, relay: "Relay", lessee: Lessee, began_ms: int) -> B
 def _fleet(
     config: Config,
     relay: "Relay",
-    lessee: Lessee,
+    lessee: Lessee | Parts,
     leasing: "Leasing",
     access: "Callable[[], Access]",
     tls: FleetContexts,

@@ -115,6 +115,7 @@ class TopicSpec:
     Args:
         name: the topic's name.
         cleanup_policy: the only `cleanup.policy` that is accepted.
+        partitions: how many it must have at least; it is created with so many.
         one_partition: whether a topic with several partitions is refused, since its records have no common order.
         configs: further configs for creating the topic; if an existing topic has other values, that is only logged.
     """
@@ -122,6 +123,7 @@ class TopicSpec:
     name: str
     cleanup_policy: str = "compact"
     one_partition: bool = True
+    partitions: int = 1
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -161,6 +163,9 @@ async def find(access: Access, spec: TopicSpec) -> Found | None:
     if spec.one_partition and seen.partitions != 1:
         text = f"topic {spec.name} has {seen.partitions} partitions, and must have 1, or its records have no order"
         raise ProblemError("partitions", text, seen.topic_id)
+    if seen.partitions < spec.partitions:
+        text = f"topic {spec.name} has {seen.partitions} partitions, and must have {spec.partitions}"
+        raise ProblemError("failed", text, seen.topic_id)
     differences = await _check_configs(access, spec, seen.topic_id)
     may_write = _may(seen, topics.WRITE)
     write_problem = None if may_write else Problem("denied", _denied(spec, "Write"))
@@ -168,7 +173,7 @@ async def find(access: Access, spec: TopicSpec) -> Found | None:
 
 
 async def create(access: Access, spec: TopicSpec) -> None:
-    """Create the topic with one partition, unless another process has just done so.
+    """Create the topic with as many partitions as it must have, unless another process has just done so.
 
     Raises:
         ProblemError: the brokers refuse, or none responds.
@@ -177,7 +182,7 @@ async def create(access: Access, spec: TopicSpec) -> None:
     replicas = max(1, min(REPLICAS_WANTED, seen.brokers))
     in_sync = _IN_SYNC_WANTED if replicas >= REPLICAS_WANTED else 1
     settings = {_CLEANUP_POLICY: spec.cleanup_policy, "min.insync.replicas": str(in_sync), **spec.configs}
-    request = topics.create(spec.name, 1, replicas, settings)
+    request = topics.create(spec.name, spec.partitions, replicas, settings)
     code, message = await _ask(access, request, lambda found: found[0] != _NOT_CONTROLLER)
     if code == _EXISTS:
         return

@@ -151,17 +151,7 @@ def _contradictions(
     definitions: Definitions, changes: Mapping[Entity, Mapping[str, float]]
 ) -> Iterator[tuple[Entity, str]]:
     """Yield each change that contradicts other entries: a client in two groups, a second capacity; with the reason."""
-    members = [entity for entity, after in changes.items() if MEMBER in after]
-    if members:
-        stay = (entity for entity in definitions.members() if entity not in changes)
-        known = [*stay]
-        for entity in members:
-            try:
-                check_members([*known, entity])
-            except DefinitionError as error:
-                yield entity, error.problem
-            else:
-                known.append(entity)
+    yield from _in_two_groups(definitions, changes)
     for entity, after in changes.items():
         for scope in CAPACITY_SCOPES:
             other = Entity(capacity=scope)
@@ -170,6 +160,40 @@ def _contradictions(
             both = after.keys() & changes.get(other, definitions.values(other)).keys()
             if both:
                 yield entity, f"{min(both)} is the capacity of scope {scope!r} already; remove it there first"
+
+
+def _in_two_groups(
+    definitions: Definitions, changes: Mapping[Entity, Mapping[str, float]]
+) -> Iterator[tuple[Entity, str]]:
+    """Yield the new members that name clients of another group, each with the reason.
+
+    Among more than _MEMBERS_TOLD_APART new members all are refused for one, since each look costs as much as all do.
+    """
+    members = [entity for entity, after in changes.items() if MEMBER in after]
+    if not members:
+        return
+    known = [entity for entity in definitions.members() if entity not in changes]
+    problem = _conflict_of([*known, *members])
+    if problem and len(members) > _MEMBERS_TOLD_APART:
+        yield from ((entity, problem) for entity in members)
+        return
+    for entity in members if problem else ():
+        own = _conflict_of([*known, entity])
+        if own:
+            yield entity, own
+        else:
+            known.append(entity)
+
+
+_MEMBERS_TOLD_APART: Final = 100
+
+
+def _conflict_of(members: Iterable[Entity]) -> str:
+    try:
+        check_members(members)
+    except DefinitionError as error:
+        return error.problem
+    return ""
 
 
 def _withdraw(changes: dict[Entity, Mapping[str, float]], parts: Parts) -> None:

@@ -777,7 +777,7 @@ class Definitions:
         """
         if self._limited is None:
             found = (entity_of(text).topic for text in self._codes) if any(self._topics.values()) else ()
-            self._limited = tuple(name for name in found if isinstance(name, str))
+            self._limited = tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
         return self._limited
 
     def names_topic(self, key: str, topic: str) -> bool:

@@ -105,6 +105,9 @@ class Budgets(Protocol):
             The decision, with a shorter mute if the share may change soon.
         """
 
+    def leased_until_ms(self, now_ms: int) -> int | None:
+        """Return until when the present shares may be used; None if no lease is in force."""
+
     def end(self, limiter: Lendable) -> None:
         """Remove a limiter that is no longer used, and its demand for a share."""
 

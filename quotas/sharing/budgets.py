@@ -24,6 +24,7 @@ from quotas.limiters.limiter import Borrowing, Decision, Lendable, LimiterKey
 from quotas.sharing.followers import FollowerShares
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report, Wish, is_loan, loan_key, rate_key
 from quotas.sharing.lessee import Lessee
+from quotas.sharing.parts import Parts
 
 # A connection counts as waiting for this time after the end of its mute or hold: it comes back a round trip later.
 WAITING_MS: Final = 1000
@@ -234,7 +235,7 @@ class Budgets:
         followers: the shares and demands of followers' replication quotas; None without such quotas.
     """
 
-    def __init__(self, limiters: Limiters, lessee: Lessee, now_ms: int) -> None:
+    def __init__(self, limiters: Limiters, lessee: Lessee | Parts, now_ms: int) -> None:
         self._owner = limiters
         self._lessee = lessee
         self._began_ms = now_ms
@@ -259,13 +260,13 @@ class Budgets:
 
         In a class that shares a capacity it has no burst: further names would be further bursts.
         """
-        self._limiters[budget_key(limiter_key)] = limiter
         self.lend(limiter, limiter_key, now_ms)
         limiter.begin_empty(now_ms if limiter in self._uses else self._began_ms, now_ms)
 
     def lend(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
         """Set a limiter's share to the current one, after all shares or quotas have changed."""
         key = budget_key(limiter_key)
+        self._limiters[key] = limiter  # a process by itself begins to lend while limiters are in use
         capacity = self._owner.capacity(limiter_key)
         use = self._uses.get(limiter)
         if (use.capacity if use is not None else 0.0) != capacity:
@@ -373,13 +374,18 @@ class Budgets:
         elif lessee.leased(now_ms):
             self._owner.lease_until_ms = lessee.usable_until_ms
 
+    def leased_until_ms(self, now_ms: int) -> int | None:
+        """Return until when the present shares may be used; None if no lease is in force."""
+        until_ms = self._lessee.usable_until_ms if self._lessee.leased(now_ms) else now_ms
+        return until_ms if until_ms > now_ms else None
+
     def report(self, now_ms: int) -> Report | None:
         """Return the report to send to the lessor; None if none is due. Call it several times in
         `LeaseTerms.period_ms`.
         """
         lessee = self._lessee
         if lessee.expire(now_ms):
-            self._owner.refresh(None)
+            self._owner.refresh(self.leased_until_ms(now_ms))
             self._apply(now_ms)
         elif lessee.lapse(now_ms):
             self._owner.refresh(lessee.usable_until_ms)

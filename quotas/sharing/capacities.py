@@ -53,6 +53,11 @@ def fill(wanted: Sequence[float], weights: Sequence[float], capacity: float) -> 
     >>> fill([0.1, 0.2], [1, 9], 1.0)
     [0.1, 0.2]
     """
+    weight = sum(weights)
+    each = capacity / weight if weight > 0 else 0.0
+    # Usually all want more than there is; then nothing is left over, and nothing has to be sorted.
+    if each > 0 and all(want >= each * own for want, own in zip(wanted, weights, strict=True)):
+        return [each * own for own in weights]
     parts = [0.0] * len(wanted)
     order = sorted(
         (index for index, weight in enumerate(weights) if weight > 0),
@@ -175,13 +180,15 @@ class Capacities:
 
     def __init__(self, quotas: Callable[[], Quotas]) -> None:
         self._quotas = quotas
-        self._revision = -1
+        self._read: tuple[object, int] = None, -1  # the definitions whose terms were read, and their revision
+        self._unplaced: set[str] = set()  # loan keys of which no capacity is stated
         self._pools: dict[tuple[str, int], _Pool] = {}
         self._places: dict[str, tuple[str, int]] = {}  # of loan keys
         self._parts: dict[str, float] = {}  # those that differ from the default
 
     def begin(self) -> "Capacities":
         """Forget all demands, for a lessor that begins; returns this object."""
+        self._unplaced.clear()
         self._pools.clear()
         self._places.clear()
         self._parts.clear()
@@ -198,8 +205,8 @@ class Capacities:
             changed: the keys whose demand has changed since the last call.
         """
         quotas = self._quotas()
-        if quotas.revision != self._revision:
-            self._revision = quotas.revision
+        if self._read[0] is not quotas or self._read[1] != quotas.revision:
+            self._read = quotas, quotas.revision
             self._read_terms(quotas, leases)
         for key in changed:
             if is_loan(key):
@@ -228,6 +235,7 @@ class Capacities:
             limiter_key = limiter_key_of(rate_key(key))
             found = self._terms(limiter_key, quotas)
             if found is None:
+                self._unplaced.add(key)
                 return
             capacity, terms = found
             quota_key, bucket, broker = limiter_key
@@ -250,16 +258,22 @@ class Capacities:
 
     def _read_terms(self, quotas: Quotas, leases: Leases) -> None:
         """Read the terms of all classes again, since definitions have changed."""
+        keys, self._unplaced = self._unplaced, set()
         for place, pool in list(self._pools.items()):
             for one in list(pool.classes.values()):
-                found = self._terms((one.quota_key, one.bucket, place[1]), quotas)
-                if found is None:
+                broker = limiter_key_of(rate_key(one.key))[2]
+                found = self._terms((one.quota_key, one.bucket, broker), quotas)
+                if found is None or place[1] != (ALL_BROKERS if found[0].cluster else broker):
                     self._forget(pool, one, leases)
+                    keys.add(one.key)
                 else:
                     pool.rate, one.terms = found[0].rate, found[1]
             pool.due = True
             if not pool.classes:
                 del self._pools[place]
+        for key in keys:
+            if leases.demand(key) is not None:
+                self._learn(key, quotas)
 
     def _forget(self, pool: _Pool, one: _Class, leases: Leases) -> None:
         """Remove a class without a demand."""

@@ -12,6 +12,7 @@ from typing import Final
 from quotas.replication.replication_quotas import Rate, ReplicationQuotas
 from quotas.sharing.lease_values import Wish
 from quotas.sharing.lessee import Lessee
+from quotas.sharing.parts import Parts
 
 # ----------------------------------------------------------------------------------------------------
 # The demand of this process for each follower's quota, from the recent rate and whether requests were held back.
@@ -116,7 +117,9 @@ class FollowerShares:
         changed: called when a limit has changed, so that waiting requests are decided again.
     """
 
-    def __init__(self, quotas: ReplicationQuotas, lessee: Lessee, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, quotas: ReplicationQuotas, lessee: Lessee | Parts, changed: Callable[[], None]
+    ) -> None:
         self._quotas = quotas
         self._lessee = lessee
         self._changed = changed
@@ -129,7 +132,7 @@ class FollowerShares:
 
     def changes_ms(self, now_ms: int) -> int:
         """Return the next time, in ms, at which a share changes without a grant: the end of the lease."""
-        until_ms = self._lessee.until_ms
+        until_ms = self._lessee.until_ms if self._lessee.leased(now_ms) else -1
         return until_ms if until_ms > now_ms else _NEVER_MS
 
     def wishes(self, now_ms: int) -> dict[str, Wish]:

@@ -137,36 +137,44 @@ class KeyShares:
         lowered when another lessee needs it, or when all together exceed the capacity; where none has a demand, all in
         proportion. Without a demand no share is raised.
         """
-        lessees = list(self.parts)
-        parts = list(self.parts.values())
-        uppers = [self.upper(lessee) for lessee in lessees]
-        wanted = [
-            0.0 if part.wish is None else max(0.0, min(1.0, part.wish.wanted) - least) for part in parts
-        ]
-        weights = [0.0 if part.wish is None else part.wish.weight for part in parts]
-        room = max(0.0, capacity - least * len(parts))
+        uppers: list[float] = []
+        wanted: list[float] = []
+        weights: list[float] = []
+        for (
+            lessee,
+            part,
+        ) in self.parts.items():  # the holder's CPU is spent here: a hot key has a part of each member
+            share, wish = part.share, part.wish
+            uppers.append(self.upper(lessee) if share is None or part.version else share)
+            wanted.append(0.0 if wish is None else max(0.0, min(1.0, wish.wanted) - least))
+            weights.append(0.0 if wish is None else wish.weight)
+        room = max(0.0, capacity - least * len(uppers))
         needed = [least + extra for extra in fill(wanted, weights, room)]
-        left = max(0.0, capacity - sum(needed))
-        weight, used = sum(weights), sum(uppers)
-        if weight:
-            targets = [need + left * own / weight for need, own in zip(needed, weights, strict=True)]
-        else:
-            scale = min(1.0, capacity / used) if used else 0.0
-            targets = [max(need, upper * scale) for need, upper in zip(needed, uppers, strict=True)]
+        used = sum(uppers)
         free = capacity - used
         grain = capacity * _GRAIN
         lowers = free < -grain / 1000 or any(
-            need - upper > max(upper * _GAP, grain) for need, upper in zip(needed, uppers, strict=True)
+            need - upper > grain and need - upper > upper * _GAP
+            for need, upper in zip(needed, uppers, strict=True)
         )
+        if not lowers and free <= grain:
+            return []
+        weight = sum(weights)
+        if weight:
+            more = max(0.0, capacity - sum(needed)) / weight
+            targets = [need + more * own for need, own in zip(needed, weights, strict=True)]
+        else:
+            scale = min(1.0, capacity / used) if used else 0.0
+            targets = [max(need, upper * scale) for need, upper in zip(needed, uppers, strict=True)]
         changes: list[Change] = []
         if lowers:
             changes += [
                 (lessee, target)
-                for lessee, part, upper, target in zip(lessees, parts, uppers, targets, strict=True)
-                if not part.version and upper > target * (1 + _GAP)
+                for (lessee, part), upper, target in zip(self.parts.items(), uppers, targets, strict=True)
+                if upper > target * (1 + _GAP) and not part.version
             ]
         if free > grain:
-            changes += self._raised(lessees, uppers, targets, free)
+            changes += self._raised(uppers, targets, free)
         return changes
 
     def equalize(self, share: float, capacity: float) -> list[Change]:
@@ -178,7 +186,7 @@ class KeyShares:
             if upper > share and not self.parts[lessee].version
         ]
         free = capacity - sum(uppers.values())
-        return [*changes, *self._raised(list(uppers), list(uppers.values()), [share] * len(uppers), free)]
+        return [*changes, *self._raised(list(uppers.values()), [share] * len(uppers), free)]
 
     def release(self) -> list[Change]:
         """Return the changed shares to send now, so that all lessees use their default share again.
@@ -205,19 +213,20 @@ class KeyShares:
         """Whether all lessees use their default share for this key, and no change is under way."""
         return all(part.share is None and not part.version for part in self.parts.values())
 
-    def _raised(
-        self, lessees: list[LesseeId], uppers: list[float], targets: list[float], free: float
-    ) -> Iterator[Change]:
-        """Yield raised shares, the largest difference first, until `free` capacity is used."""
-        order = sorted(range(len(lessees)), key=lambda index: uppers[index] - targets[index])
-        for index in order:
-            gain = min(targets[index] - uppers[index], free)
+    def _raised(self, uppers: list[float], targets: list[float], free: float) -> Iterator[Change]:
+        """Yield raised shares, the largest difference first, until `free` capacity is used; in the order of `parts`."""
+        gains = [
+            (target - upper, upper, lessee)
+            for (lessee, part), upper, target in zip(self.parts.items(), uppers, targets, strict=True)
+            if target > upper and not part.version
+        ]
+        gains.sort(key=lambda gain: -gain[0])
+        for wanted, upper, lessee in gains:
+            gain = min(wanted, free)
             if gain <= 0:
                 return
-            if self.parts[lessees[index]].version:
-                continue
             free -= gain
-            yield lessees[index], uppers[index] + gain
+            yield lessee, upper + gain
 
 
 IDLE_MS: Final = 10_000  # a key without a demand for this time loses its shares

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report, Wish
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
+from quotas.sharing.parts import Parts
 
 
 class Member:
@@ -20,7 +21,7 @@ class Member:
         terms: the terms on which it leases shares to its workers.
     """
 
-    def __init__(self, lessee: Lessee, terms: LeaseTerms, now_ms: int) -> None:
+    def __init__(self, lessee: Lessee | Parts, terms: LeaseTerms, now_ms: int) -> None:
         self.lessee = lessee
         self.workers = Lessor(terms, lessee.name.run, self._capacity, now_ms, 0)
         self._now_ms = now_ms

@@ -83,12 +83,14 @@ class Readings:
     Args:
         delays_ms: from the producer to each of the ten, in order of size.
         replayed, present: bytes/s that the replay got, and the ten together.
+        throttled: how many Fetches the quota of the ten has throttled.
     """
 
     lane: Lane
     delays_ms: Sequence[float]
     replayed: float
     present: float
+    throttled: float
 
     @property
     def p99_ms(self) -> float:
@@ -165,8 +167,9 @@ def _replay(present: _Present, topics: Topics, bootstrap: str, counted: list[tup
     consumer.close()
 
 
-def measure(lane: Lane, topics: Topics, bootstrap: str, seconds: float) -> Readings:
+def measure(lane: Lane, topics: Topics, sluice: SluiceProcess, seconds: float) -> Readings:
     """Measure one lane through a gateway for so many seconds."""
+    bootstrap = sluice.bootstrap
     present = _Present(topics, bootstrap)
     counted: list[tuple[float, int]] = []
     with ThreadPoolExecutor(READERS + 1 + lane.replays) as pool:
@@ -187,7 +190,8 @@ def measure(lane: Lane, topics: Topics, bootstrap: str, seconds: float) -> Readi
             one.result()
     delays = sorted(delay for at, delay in present.delays if began <= at < ended)
     replayed = sum(size for at, size in counted if began <= at < ended)
-    return Readings(lane, delays, replayed / seconds, len(delays) * _RECORD_BYTES / seconds)
+    throttled = sluice.metric("sluice_client_throttled_requests_total", client_id=CLIENT_ID, type="Fetch")
+    return Readings(lane, delays, replayed / seconds, len(delays) * _RECORD_BYTES / seconds, throttled)
 
 
 @contextmanager
@@ -215,6 +219,7 @@ def outcome_of(readings: Sequence[Readings]) -> Outcome:
             "lane": lambda one: one.lane.name,
             "p99 of the ten": lambda one: f"{one.p99_ms:.1f} ms" if one.delays_ms else "nothing arrived",
             "records": lambda one: len(one.delays_ms),
+            "throttled by their quota": lambda one: f"{one.throttled:.0f}",
             "the replay": lambda one: f"{one.replayed / MB:.2f} MB/s" if one.lane.replays else "",
         },
         f"The ten have {CONSUMER_RATE / MB:g} MB/s together and read {alone.present / MB:.2g}; the replay's class has "
@@ -255,7 +260,7 @@ def main(console: Console) -> bool:
             directory = Path(name) / str(number)
             directory.mkdir()
             with gateway(lane, topics.bootstrap, directory) as sluice:
-                readings.append(measure(lane, topics, sluice.bootstrap, options.seconds))
+                readings.append(measure(lane, topics, sluice, options.seconds))
             console.print(
                 f"{lane.name}: p99 {readings[-1].p99_ms:.1f} ms, {readings[-1].replayed / MB:.2f} MB/s"
             )

@@ -127,8 +127,8 @@ def fleet_claims(data: bytes) -> None:
     chosen, ruling = choose(claims)
     assert (chosen is None) == (ruling.address is None), "a holder has an address"
     for statements in (_SIGNED, _UNSIGNED):
-        written = statements.write_ruling(ruling, "0", _NONCE, mine=chosen == "0")
-        assert statements.read_ruling(written, "0", _NONCE) == (ruling, chosen == "0"), (
+        written = statements.write_ruling([(ruling, chosen == "0")], "0", _NONCE)
+        assert statements.read_ruling(written, "0", _NONCE) == [(ruling, chosen == "0")], (
             "what is ruled can be read"
         )
     said = draw.rest()
@@ -136,5 +136,5 @@ def fleet_claims(data: bytes) -> None:
     assert timed("commit", _SIGNED.read_lasting, said.decode("latin-1")) is None, "it was not signed"
     found = timed("ruling", _UNSIGNED.read_ruling, said, "0", _NONCE)
     if found is not None:
-        written = _UNSIGNED.write_ruling(found[0], "0", _NONCE, mine=found[1])
+        written = _UNSIGNED.write_ruling(found, "0", _NONCE)
         assert _UNSIGNED.read_ruling(written, "0", _NONCE) == found, "what is read can be written"

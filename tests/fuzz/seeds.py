@@ -78,10 +78,10 @@ def _fleet_claims() -> Iterator[bytes]:
     ruling = Ruling("b", b, Term(4, 2), Term(4, 2))
     for statements in (signed, unsigned):
         said = [statements.write_claim(claim, str(number)) for number, claim in enumerate(claims)]
-        ruled = statements.write_ruling(ruling, "0", nonce, mine=False)
+        ruled = statements.write_ruling([(ruling, False)], "0", nonce)
         yield bytes((len(said),)) + b"".join(bytes((len(one),)) + one for one in said) + ruled
         yield b"\0" + statements.write_lasting(Lasting(20_310, Term(4, 2)), "b").encode()
-    yield b"\2\3abc\0" + unsigned.write_ruling(ruling, "0", nonce, mine=False)[:-1]
+    yield b"\2\3abc\0" + unsigned.write_ruling([(ruling, False)], "0", nonce)[:-1]
 
 
 def _quota_records() -> Iterator[bytes]:

@@ -24,7 +24,6 @@ TERMS: dict[str, dict[str, float]] = {
     "a": {"producer_byte_rate": 1 * MB, "producer_byte_rate_ceiling": CAPACITY},
     "b": {"producer_byte_rate": 0.4 * MB, "producer_byte_rate_ceiling": CAPACITY},
 }
-LARGE = {"kept_bytes_max": 64 * MB}
 LOADS = 4  # of each client
 
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.definitions.definitions import Definitions, keys_of
+from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity, Name, canonical
-from quotas.definitions.kinds import WHOLE_KEYS
 from quotas.definitions.records import (
     KEY_BYTES_MAX,
     VALUE_BYTES_MAX,
@@ -21,6 +20,7 @@ from quotas.definitions.records import (
     read_setting,
     value_of,
 )
+from tests.support.definitions import LIMITED, MEMBERS, limits_of
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(lambda text: text != "<default>")
 NAMES: st.SearchStrategy[Name] = TEXT | st.just(DEFAULT)
@@ -30,6 +30,8 @@ ENTITIES = st.one_of(
     st.tuples(NAMES, NAMES).map(lambda names: Entity(*names)),
     (st.ip_addresses().map(str) | st.just(DEFAULT)).map(lambda name: canonical(Entity(ip=name))),
     NAMES.map(lambda name: Entity(topic=name)),
+    LIMITED,
+    MEMBERS,
 )
 FIELDS = ["v", "value", "entity", "limit"]
 AUTHORS = st.builds(
@@ -44,9 +46,7 @@ JSON = st.recursive(
 
 @given(ENTITIES, st.data(), AUTHORS)
 def test_limit_survives_its_record(entity: Entity, data: st.DataObject, author: Author) -> None:
-    limit = data.draw(st.sampled_from(sorted(keys_of(entity))))
-    whole = limit in WHOLE_KEYS
-    value = float(data.draw(st.integers(1, 2**31 - 1) if whole else st.floats(1e-6, 1e15)))
+    limit, value = next(iter(data.draw(limits_of(entity)).items()))
 
     key, written = key_of(entity, limit), value_of(value, author)
 
@@ -88,7 +88,7 @@ def test_no_bytes_do_harm(data: bytes) -> None:
         b'{"entity":[["user","a"]],"limit":"unknown"}',
         b'{"entity":[["user",""]],"limit":"producer_byte_rate"}',
         b'{"entity":[["user",5]],"limit":"producer_byte_rate"}',
-        b'{"entity":[["group","a"]],"limit":"producer_byte_rate"}',
+        b'{"entity":[["team","a"]],"limit":"producer_byte_rate"}',
         b'{"entity":[["ip","1.2.3.4"],["user","a"]],"limit":"producer_byte_rate"}',
         b'{"entity":[["ip","nowhere"]],"limit":"connection_creation_rate"}',
         b'{"entity":[["user","<default>"]],"limit":"producer_byte_rate"}',

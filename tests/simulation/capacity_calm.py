@@ -42,6 +42,17 @@ class Run(NamedTuple):
     processes: int
     bursty: bool
 
+    @property
+    def steady(self) -> bool:
+        """Whether what each class wants is the same all the time, at each process."""
+        return not self.bursty and (self.processes == 1 or not any(self.offered.values()))
+
+    @property
+    def fits(self) -> bool:
+        """Whether the rates are at most the capacity together, and no class is exempt."""
+        promised = sum(terms.rate for terms in self.terms.values())
+        return promised <= 0.99 * self.world.rate and not any(one.exempt for one in self.terms.values())
+
 
 def run(seed: int) -> Run:
     """Run a world that the seed describes."""
@@ -116,7 +127,7 @@ def _divided(found: Run, from_ms: int, away: frozenset[str]) -> Iterator[str]:
             yield from _class(found, name, part, used[name], grain, from_ms)
     grains = sum(found.sizes.values()) * found.processes * 1000 / WINDOW_MS
     wanted = sum(part.rate + part.lent for part in parts.values())
-    if sum(used.values()) < (0.9 if found.bursty else 0.97) * wanted - grains:
+    if sum(used.values()) < (0.97 if found.steady else 0.9) * wanted - grains:
         yield f"{from_ms} ms: {sum(used.values()):.0f} of {wanted:.0f} bytes/s are used"
 
 
@@ -129,13 +140,13 @@ def _class(found: Run, name: str, part: Part, used: float, grain: float, from_ms
         if used < least - grain:
             yield f"{from_ms} ms: {name} has {used:.0f} bytes/s, it wants {offered:.0f} of its {terms.rate}"
         return
-    # What exempt classes use is an average, and rates shrink when it rises.
-    shrinks = found.bursty and any(one.exempt for one in found.terms.values())
-    if used < (0.8 if shrinks else 0.97) * part.rate - grain:
+    # Rates that shrink do so at once when another class sends what it has saved.
+    least = 0.97 if found.steady or found.fits else 0.8
+    if used < least * part.rate - grain:
         yield f"{from_ms} ms: {name} has {used:.0f} bytes/s of its {part.rate:.0f}"
     due = part.rate + part.lent
-    least = found.world.rate * UNPROMISED_PART  # where nothing is left
-    if not found.bursty and abs(used - due) > 0.05 * part.lent + 0.03 * due + grain + least:
+    floor = found.world.rate * UNPROMISED_PART  # where nothing is left
+    if found.steady and abs(used - due) > 0.05 * part.lent + 0.03 * due + grain + floor:
         yield f"{from_ms} ms: {name} has {used:.0f} bytes/s, {part.rate:.0f} and {part.lent:.0f} are due"
 
 

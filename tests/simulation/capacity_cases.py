@@ -32,9 +32,13 @@ def draw_case(draw: Random, requests_max: int = 200) -> Case:
     sizes: dict[str, int] = {}
     for index, portion in enumerate(portions):
         name = f"class-{index}"
-        own = 0 if draw.random() < 0.15 else round(min(rate, rate * promised * portion / sum(portions)))
+        own = round(min(rate, rate * promised * portion / sum(portions)))
+        if index == 0 and draw.random() < 0.3:
+            own = 0  # one at most: such classes share their part by connections
         ceiling = draw.choice((own or rate, rate, round(own + (rate - own) * draw.random())))
-        terms[name] = Terms(own, ceiling, draw.choice((0.5, 1.0, 1.0, 2.0, 5.0)), draw.random() < 0.05)
+        terms[name] = Terms(
+            own, ceiling, draw.choice((0.5, 1.0, 1.0, 2.0, 5.0)) if own else 1.0, draw.random() < 0.05
+        )
         sizes[name] = int(min(1_000_000, max(1000, rate / requests_max * exp(draw.random() * log(25)))))
     return Case(rate, terms, sizes)
 

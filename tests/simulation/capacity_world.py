@@ -151,7 +151,7 @@ class CapacityWorld:
         try:
             self.holder.report(report, self.world.now_ms)  # type: ignore[arg-type]
         except SessionLostError:
-            if node.member is not None:
+            if node.member is not None and isinstance(node.member.lessee, Lessee):
                 node.member.lessee.lose()
         for name, grants in self.holder.grants(self.world.now_ms):
             to = next(

@@ -18,6 +18,7 @@ from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeI
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
 from quotas.sharing.member import Member
+from quotas.sharing.parts import Leasing, PartLeasing, Parts, part_of
 from tests.simulation.fleet_ledger import QUOTA, REQUEST
 
 if TYPE_CHECKING:
@@ -90,10 +91,34 @@ class Connection(NamedTuple):
     number: int
 
 
+class Seat:
+    """What Kafka knows of one part of the keys.
+
+    Attributes:
+        generation: of the group.
+        holder: the one that was chosen last.
+        committed: what the last holder has committed: how long leases may last after that.
+    """
+
+    holder: "Holder"
+
+    def __init__(self, part: int) -> None:
+        self.part = part
+        self.generation = 0
+        self.committed: Committed | None = None
+
+    def commits(self, generation: int, committed: Committed) -> bool:
+        """Take a commit, as Kafka does; returns whether it is accepted."""
+        if generation == self.generation:
+            self.committed = committed
+        return generation == self.generation
+
+
 class Holder(Process):
-    """The part of a member that leases shares.
+    """The part of a member that leases shares, of the keys of one part.
 
     Args:
+        seat: that part.
         home: the member; None at the beginning, when there is none.
 
     Attributes:
@@ -102,11 +127,12 @@ class Holder(Process):
         closed: the members whose side has closed its connection.
     """
 
-    def __init__(self, world: "World", generation: int, home: "MemberProcess | None" = None) -> None:
+    def __init__(self, world: "World", seat: Seat, home: "MemberProcess | None" = None) -> None:
         super().__init__(world, home)
+        self.seat = seat
         self.home = home
         self.paused_until_ms = -1 if home is None else home.paused_until_ms
-        self.generation = generation
+        self.generation = seat.generation
         self.tenure_ms = world.terms.lease_ms // TENURES
         self.lessor: Lessor | None = None
         self.past: Committed | None = None
@@ -134,7 +160,7 @@ class Holder(Process):
         if not self.alive:
             return
         self.world.at(self.world.now_ms + TICK_MS, lambda: self.run(self.tick))
-        if self.generation == self.world.generation:  # Kafka knows no later holder
+        if self.generation == self.seat.generation:  # Kafka knows no later holder
             self.commit()
         elif self.over():
             return
@@ -146,7 +172,7 @@ class Holder(Process):
         if self.commits:
             return
         if not self.asked:
-            self.asked, self.past = True, world.committed
+            self.asked, self.past = True, self.seat.committed
         lessees = frozenset() if self.past is None else self.past.lessees
         number, lessees = (0, lessees) if self.lessor is None else self.lessor.roster()
         if world.random.random() < world.faults.unlisted:
@@ -158,12 +184,12 @@ class Holder(Process):
         if draw.random() < world.faults.doubts:
             self.doubts.append(number)
             arrives_ms = world.now_ms + draw.randint(0, LATE_MS_MAX)
-            world.at(arrives_ms, partial(world.commits, generation, committed))
+            world.at(arrives_ms, partial(self.seat.commits, generation, committed))
             world.at(world.now_ms + TICK_MS, lambda: self.run(self.unheard))
             return
 
         def arrive() -> None:
-            accepted = world.commits(generation, committed)
+            accepted = self.seat.commits(generation, committed)
             world.send(self, lambda: self.confirm(sent_ms, number) if accepted else self.unheard())
 
         world.at(world.now_ms + draw.randint(0, world.faults.delay_ms_max), arrive)
@@ -188,9 +214,9 @@ class Holder(Process):
         self.confirmed_ms = max(self.confirmed_ms, sent_ms)
         self.lessor.confirm(sent_ms)
         self.lessor.enlist(min([number, *self.doubts]))
-        if self.doubts and self.generation == world.generation:
-            world.generation += 1  # the group is joined again, with the same holder
-            self.generation = world.generation
+        if self.doubts and self.generation == self.seat.generation:
+            self.seat.generation += 1  # the group is joined again, with the same holder
+            self.generation = self.seat.generation
             self.doubts.clear()
 
     @property
@@ -200,7 +226,7 @@ class Holder(Process):
 
     def over(self) -> bool:
         """Whether its tenure is over, and it ends."""
-        if self.now_ms >= self.confirmed_ms + self.tenure_ms and self.generation != self.world.generation:
+        if self.now_ms >= self.confirmed_ms + self.tenure_ms and self.generation != self.seat.generation:
             self.alive = False
         return not self.alive
 
@@ -209,7 +235,7 @@ class Holder(Process):
         self.alive = False
         if self.lessor is not None:
             _, lessees = self.lessor.roster()
-            self.world.commits(self.generation, Committed(self.lessor.lasting_ms(self.now_ms), lessees))
+            self.seat.commits(self.generation, Committed(self.lessor.lasting_ms(self.now_ms), lessees))
 
     def connected(self, connection: Connection, place: int) -> None:
         """Note a member's connection, and where it listens."""
@@ -394,71 +420,55 @@ class Worker(Process):
             self.world.ledger.passes(REQUEST, self.world.now_ms)
 
 
-class MemberProcess(Process):
-    """A member's control process.
+class Link:
+    """A member's connection with the holder of one part.
 
     Args:
-        place: where it listens; that of one that has ended, or a new one.
-
-    Attributes:
-        ended: the runs of holders' processes that it has seen end, and when.
+        lessee: the member's leases of this part.
+        leasing: uses them.
     """
 
-    def __init__(self, world: "World", workers: int, place: int | None = None) -> None:
-        super().__init__(world)
-        self.place = world.number() if place is None else place
-        self.ended: dict[int, int] = {}
-        self.cut_until_ms = -1
-        self.cut_from: Holder | None = None  # None: from all
+    def __init__(self, member: "MemberProcess", seat: Seat, lessee: Lessee, leasing: Leasing) -> None:
+        self.member = member
+        self.seat = seat
+        self.lessee = lessee
+        self.leasing = leasing
         self.was_cut_off = False
-        self.name = name = LesseeId(f"member-{world.number()}", world.random.getrandbits(32))
-        self.worker_terms = LeaseTerms(world.terms.lease_ms, 100, max(workers, 1))
-        self.member = Member(Lessee(world.terms, name, self.now_ms), self.worker_terms, self.now_ms)
         self.connection = 0  # counts connections: what was sent on an earlier one is lost
         self.holder: Holder | None = None
         self.hears_ms: int | None = None  # of another holder
-        self.workers = [world.worker(self) for _ in range(workers)]
-        self.tick()
 
     def over(self) -> bool:
         """Whether it was cut off, and the others have not come down since."""
-        lessee = self.member.lessee
-        if lessee.cut_off(self.now_ms):
+        lessee, now_ms = self.lessee, self.member.now_ms
+        if lessee.cut_off(now_ms):
             self.was_cut_off = True
-        elif self.was_cut_off and self.holder is self.world.holder and lessee.session and self.holder.settled:
+        elif self.was_cut_off and self.holder is self.seat.holder and lessee.session and self.holder.settled:
             lessor = self.holder.lessor
             assert lessor is not None, "it is settled"
-            self.was_cut_off = any(lessor.used(key) > 1 for key in (*self.world.compared, DEFAULT_KEY))
+            self.was_cut_off = any(lessor.used(key) > 1 for key in (*self.member.world.compared, DEFAULT_KEY))
         return self.was_cut_off
 
-    def reaches(self, holder: Holder) -> bool:
-        """Whether messages arrive."""
-        return self.world.now_ms >= self.cut_until_ms or self.cut_from not in (None, holder)
-
     def tick(self) -> None:
-        """Report to the holder, and send what the workers are due."""
-        if not self.alive:
-            return
-        world = self.world
-        world.at(world.now_ms + TICK_MS // 2, lambda: self.run(self.tick))
+        """Report to the holder."""
+        member = self.member
         self.over()
         self.hear()
-        report = self.member.report(self.now_ms)
+        report = self.leasing.report(member.now_ms)
         if report is not None and self.holder is not None:
             holder, connection = self.holder, self.connection
 
             def arrive() -> None:
                 if not holder.receive(
                     report,
-                    lambda grants: self.transmit(connection, self, lambda: self.take(grants)),
-                    Connection(self.name, connection),
-                    self.place,
-                    self.ended,
+                    lambda grants: self.transmit(connection, member, lambda: self.take(grants)),
+                    Connection(member.name, connection),
+                    member.place,
+                    member.ended,
                 ):
-                    self.transmit(connection, self, lambda: self.reset(connection))
+                    self.transmit(connection, member, lambda: self.reset(connection))
 
             self.transmit(connection, holder, arrive)
-        self.send()
 
     def reset(self, connection: int) -> None:
         """Hear from the holder's kernel that a connection is not open there."""
@@ -467,22 +477,22 @@ class MemberProcess(Process):
 
     def hear(self) -> None:
         """Connect to another holder, some time after it was chosen."""
-        world = self.world
-        if self.holder is world.holder:
+        member, world, chosen = self.member, self.member.world, self.seat.holder
+        if self.holder is chosen:
             return
         if self.hears_ms is None:
-            looks = self.holder is None or not self.reaches(self.holder)
+            looks = self.holder is None or not member.reaches(self.holder)
             lag_ms = 0 if looks else world.random.randint(0, world.faults.lag_ms_max)
             self.hears_ms = world.now_ms + lag_ms
-        if world.now_ms >= self.hears_ms and self.reaches(world.holder):
+        if world.now_ms >= self.hears_ms and member.reaches(chosen):
             self.reconnect()
-            self.holder, self.hears_ms = world.holder, None
+            self.holder, self.hears_ms = chosen, None
 
     def transmit(self, connection: int, to: Process, act: Callable[[], None]) -> None:
         """Send on a connection with the holder, which may break."""
-        world = self.world
+        world = self.member.world
         assert self.holder is not None, "it was connected to"
-        if connection != self.connection or not self.reaches(self.holder):
+        if connection != self.connection or not self.member.reaches(self.holder):
             return
         if world.random.random() < world.faults.breaks:
             self.reconnect()
@@ -495,37 +505,98 @@ class MemberProcess(Process):
         """Begin another connection; the holder sees the end of this one."""
         self.close()
         self.connection += 1
-        self.member.lessee.lose()
+        self.lessee.lose()
 
     def close(self) -> None:
         """Have the holder see that this side has closed the connection, as soon as messages arrive."""
-        holder, connection = self.holder, Connection(self.name, self.connection)
+        member, world = self.member, self.member.world
+        holder, connection = self.holder, Connection(member.name, self.connection)
         if holder is None:
             return
 
         def arrive() -> None:
-            if self.reaches(holder):
-                self.world.send(holder, lambda: holder.sees_close(connection))
-            elif self.world.now_ms < self.cut_until_ms:
-                self.world.at(self.cut_until_ms, arrive)
+            if member.reaches(holder):
+                world.send(holder, lambda: holder.sees_close(connection))
+            elif world.now_ms < member.cut_until_ms:
+                world.at(member.cut_until_ms, arrive)
 
         arrive()
 
     def sees_end(self, holder: Holder) -> None:
         """Take the end of the connection by the holder's side, whose port refuses."""
-        if self.holder is holder and self.reaches(holder) and not holder.alive:
-            self.ended.setdefault(holder.run_id, self.now_ms)
-            if self.world.holder.home is self and self.world.holder.lessor is not None:
-                self.world.holder.lessor.ended(holder.run_id, self.now_ms)
-            self.world.expel(holder)
+        member, world = self.member, self.member.world
+        if self.holder is holder and member.reaches(holder) and not holder.alive:
+            member.ended.setdefault(holder.run_id, member.now_ms)
+            for seat in world.seats:
+                if seat.holder.home is member and seat.holder.lessor is not None:
+                    seat.holder.lessor.ended(holder.run_id, member.now_ms)
+            world.expel(holder)
 
     def take(self, grants: Grants | None) -> None:
         """Take the holder's grants."""
         if grants is None:
-            self.member.lessee.lose()
+            self.lessee.lose()
         else:
-            self.member.take(grants, self.now_ms)
-            self.send()
+            self.leasing.take(grants, self.member.now_ms)
+            self.member.send()
+
+
+class MemberProcess(Process):
+    """A member's control process.
+
+    Args:
+        place: where it listens; that of one that has ended, or a new one.
+
+    Attributes:
+        ended: the runs of holders' processes that it has seen end, and when.
+        links: its connection with the holder of each part.
+    """
+
+    def __init__(self, world: "World", workers: int, place: int | None = None) -> None:
+        super().__init__(world)
+        self.place = world.number() if place is None else place
+        self.ended: dict[int, int] = {}
+        self.cut_until_ms = -1
+        self.cut_from: Holder | None = None  # None: from all
+        self.name = name = LesseeId(f"member-{world.number()}", world.random.getrandbits(32))
+        self.worker_terms = LeaseTerms(world.terms.lease_ms, 100, max(workers, 1))
+        lessees = [Lessee(world.terms, name, self.now_ms) for _ in world.seats]
+        parts = Parts(lessees) if len(lessees) > 1 else None
+        self.member = Member(parts or lessees[0], self.worker_terms, self.now_ms)
+        self.links = [
+            Link(
+                self,
+                seat,
+                lessee,
+                self.member if parts is None else PartLeasing(parts, self.member, seat.part),
+            )
+            for seat, lessee in zip(world.seats, lessees, strict=True)
+        ]
+        self.workers = [world.worker(self) for _ in range(workers)]
+        self.tick()
+
+    def link(self, key: str) -> Link:
+        """The connection with the holder of a key."""
+        return self.links[part_of(key, len(self.links))]
+
+    def reaches(self, holder: Holder) -> bool:
+        """Whether messages arrive."""
+        return self.world.now_ms >= self.cut_until_ms or self.cut_from not in (None, holder)
+
+    def tick(self) -> None:
+        """Report to the holders, and send what the workers are due."""
+        if not self.alive:
+            return
+        world = self.world
+        world.at(world.now_ms + TICK_MS // 2, lambda: self.run(self.tick))
+        for link in self.links:
+            link.tick()
+        self.send()
+
+    def reconnect(self) -> None:
+        """Begin another connection with each holder."""
+        for link in self.links:
+            link.reconnect()
 
     def receive(self, report: Report, worker: Worker) -> None:
         """Take a worker's report."""
@@ -555,7 +626,8 @@ class MemberProcess(Process):
             holds_on: whether the holder, which is a part of it, ends later.
         """
         self.alive = False
-        self.close()
+        for link in self.links:
+            link.close()
         self.world.orphans += self.workers
         if not holds_on:
             self.world.ends(self)
@@ -565,6 +637,6 @@ class MemberProcess(Process):
         for worker in self.workers:
             worker.end()
         self.kill(holds_on=holds_on)
-        holder = self.holder
-        if holder is not None and self.reaches(holder):
-            self.world.send(holder, lambda: holder.leave(self.member.lessee.name))
+        for link in self.links:
+            if link.holder is not None and self.reaches(link.holder):
+                self.world.send(link.holder, partial(link.holder.leave, self.name))

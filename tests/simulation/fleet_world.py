@@ -19,11 +19,11 @@ from tests.simulation.fleet_processes import (
     KEYS,
     TENURES,
     TICK_MS,
-    Committed,
     Connection,
     Holder,
     MemberProcess,
     Process,
+    Seat,
     Worker,
 )
 
@@ -36,10 +36,10 @@ _JOIN_MS_MAX: Final = 1000  # for all members to join the group again
 _SESSIONS: Final = 6 / 15  # of a lease: until Kafka takes a silent member for gone
 
 
-def chaotic(seed: int, faults: Faults = ALL_FAULTS, seconds: int = 20) -> "World":
+def chaotic(seed: int, faults: Faults = ALL_FAULTS, seconds: int = 20, parts: int = 1) -> "World":
     """Run a fleet with faults; an AssertionError names the time and the key."""
     draw = Random(seed)
-    world = World(seed, draw.randint(1, MEMBERS_MAX), draw.randint(1, 3), faults, SHORT_MS)
+    world = World(seed, draw.randint(1, MEMBERS_MAX), draw.randint(1, 3), faults, SHORT_MS, parts)
     world.chaos()
     world.run(seconds * 1000)
     return world
@@ -51,23 +51,28 @@ class World(Clock):
     Args:
         members: how many there are.
         workers: of each member.
+        parts: of the keys, each with a holder.
 
     Attributes:
         compared: the keys whose shares are compared with the bound.
-        generation: of the group, as Kafka knows it.
-        committed: what the last holder has committed: how long leases may last after that.
+        seats: the parts, as Kafka knows them. They are as independent as they can be: each has generations of its own.
         worst: the largest sum of shares that was used, less those of members that were cut off.
     """
 
     def __init__(
-        self, seed: int, members: int, workers: int, faults: Faults | None = None, lease_ms: int = LEASE_MS
+        self,
+        seed: int,
+        members: int,
+        workers: int,
+        faults: Faults | None = None,
+        lease_ms: int = LEASE_MS,
+        parts: int = 1,
     ) -> None:
         super().__init__()
         self.random = Random(seed)
         self.faults = faults or Faults()
         self.terms = LeaseTerms(lease_ms, lease_ms // 15, MEMBERS_MAX)
-        self.generation = 0
-        self.committed: Committed | None = None
+        self.seats = [Seat(part) for part in range(parts)]
         self.orphans: list[Worker] = []  # whose control process has ended
         self.all_members: list[MemberProcess] = []  # also those that have ended
         self.members: list[MemberProcess] = []
@@ -77,11 +82,18 @@ class World(Clock):
         self.ledger = Ledger()
         self.compared: tuple[str, ...] = (*KEYS, "not named")
         self.worst = 0.0
-        self.move_holder()
+        for seat in self.seats:
+            self.move_holder(seat)
         self.workers_each = workers
         self.wave = False  # whether every worker wants KEY
         self.start(members)
-        self.holder.settle_in(self.members[0])
+        for seat in self.seats:
+            seat.holder.settle_in(self.members[seat.part % members])
+
+    @property
+    def holder(self) -> Holder:
+        """The holder of the first part."""
+        return self.seats[0].holder
 
     def start(self, members: int, place: int | None = None) -> None:
         """Start members."""
@@ -113,30 +125,27 @@ class World(Clock):
         found = [member for member in self.members if member.place == place and member.running]
         return any(self.now_ms >= member.cut_until_ms for member in found)
 
-    def commits(self, generation: int, committed: Committed) -> bool:
-        """Take a commit, as Kafka does; returns whether it is accepted."""
-        if generation == self.generation:
-            self.committed = committed
-        return generation == self.generation
-
     def ends(self, member: MemberProcess) -> None:
         """Do what follows from the end of a member's process, which may be the holder."""
-        holder = self.holder
-        if holder.home is not member:
-            return
-        holder.alive = False
-        for other in self.members:
-            if other.alive and other.holder is holder:
-                self.send(other, partial(other.sees_end, holder))
-        silent_ms = int(self.terms.lease_ms * _SESSIONS)
-        self.at(self.now_ms + silent_ms, lambda: self.expel(holder))
+        for seat in self.seats:
+            holder = seat.holder
+            if holder.home is not member:
+                continue
+            holder.alive = False
+            for other in self.members:
+                link = other.links[seat.part]
+                if other.alive and link.holder is holder:
+                    self.send(other, partial(link.sees_end, holder))
+            silent_ms = int(self.terms.lease_ms * _SESSIONS)
+            self.at(self.now_ms + silent_ms, partial(self.expel, holder))
 
     def expel(self, holder: Holder) -> None:
         """Have Kafka remove a holder, and the others join again."""
-        if self.holder is holder and not holder.expelled:
+        seat = holder.seat
+        if seat.holder is holder and not holder.expelled:
             holder.expelled = True
             joined_ms = self.now_ms + self.random.randint(0, _JOIN_MS_MAX)
-            self.at(joined_ms, lambda: self.move_holder() if self.holder is holder else None)
+            self.at(joined_ms, lambda: self.move_holder(seat) if seat.holder is holder else None)
 
     def number(self) -> int:
         """Return another number each time."""
@@ -161,23 +170,25 @@ class World(Clock):
         """Compare what may be used with the bound; called whenever a process has taken shares, or runs again."""
         self.orphans = [worker for worker in self.orphans if worker.alive]
         totals = _used(self.orphans, self.compared)
-        cut_off = len({worker.member for worker in self.orphans if worker.member.was_cut_off})
+        cut_off = [
+            len({worker.member for worker in self.orphans if worker.member.link(key).was_cut_off})
+            for key in self.compared
+        ]
         for member in self.members:
             used = _used(member.workers, self.compared)
-            if member.alive and member.over():
-                cut_off += 1
-            if not member.member.lessee.leased(member.now_ms):
-                assert max(used) <= 1 / MEMBERS_MAX + _ROUNDING, (
-                    f"{self.now_ms} ms: workers may use {max(used):.4f}, their member has no lease"
-                )
-            for index, share in enumerate(used):
+            for index, (key, share) in enumerate(zip(self.compared, used, strict=True)):
+                link = member.link(key)
+                cut_off[index] += member.alive and link.over()
+                if not link.lessee.leased(member.now_ms):
+                    assert share <= 1 / MEMBERS_MAX + _ROUNDING, (
+                        f"{self.now_ms} ms: workers may use {share:.4f}, their member has no lease"
+                    )
                 totals[index] += share
-        bound = 1 + cut_off / MEMBERS_MAX + _ROUNDING
-        for key, share in zip(self.compared, totals, strict=True):
-            assert share <= bound, (
-                f"{self.now_ms} ms: {share:.4f} of {key!r} may be used, {cut_off} members are cut off"
+        for key, share, cut in zip(self.compared, totals, cut_off, strict=True):
+            assert share <= 1 + cut / MEMBERS_MAX + _ROUNDING, (
+                f"{self.now_ms} ms: {share:.4f} of {key!r} may be used, {cut} members are cut off"
             )
-        self.worst = max(self.worst, max(totals) - cut_off / MEMBERS_MAX)
+            self.worst = max(self.worst, share - cut / MEMBERS_MAX)
 
     def want(self, worker: Worker, key: str, wanted: float, weight: float = 1.0) -> None:
         """Set a worker's demand; 0 ends it."""
@@ -186,27 +197,34 @@ class World(Clock):
         if wanted:
             wishes[key] = Wish(wanted, weight)
 
-    def move_holder(self) -> None:
-        """Have Kafka choose another holder; the one before does not know it yet."""
-        self.generation += 1
+    def move_holder(self, seat: Seat | None = None) -> None:
+        """Have Kafka choose another holder, of the first part by default; the one before does not know it yet."""
+        seat = seat or self.seats[0]
+        seat.generation += 1
         homes = [member for member in self.members if member.alive]
         home = self.random.choice(homes) if homes else None
-        self.holder = holder = Holder(self, self.generation, home)
+        seat.holder = holder = Holder(self, seat, home)
         self.at(self.now_ms, lambda: holder.run(holder.tick))
+
+    def any_seat(self) -> Seat:
+        """Return one of the parts."""
+        return self.seats[0] if len(self.seats) == 1 else self.random.choice(self.seats)
 
     def stop(self, *, in_order: bool) -> None:
         """Stop all members, and start as many."""
         count = len(self.members)
         for member in self.members:
             # A holder that ends in order waits for the other members.
-            member.leave(holds_on=self.holder.home is member) if in_order else member.kill()
+            holds = any(seat.holder.home is member for seat in self.seats)
+            member.leave(holds_on=holds) if in_order else member.kill()
         self.members.clear()
-        if in_order:
-            self.at(self.now_ms + 2 * TICK_MS, self.holder.resign)
-        else:
-            self.holder.alive = False
         begins_ms = self.now_ms + 3 * TICK_MS
-        self.at(begins_ms, self.move_holder)
+        for seat in self.seats:
+            if in_order:
+                self.at(self.now_ms + 2 * TICK_MS, seat.holder.resign)
+            else:
+                seat.holder.alive = False
+            self.at(begins_ms, partial(self.move_holder, seat))
         self.at(begins_ms, lambda: self.start(count))
 
     def chaos(self) -> None:
@@ -227,9 +245,11 @@ class World(Clock):
             for worker in list(member.workers):
                 self.disturb(worker)
         if draw() < faults.moves:
-            self.move()
+            seat = self.any_seat()
+            self.move(seat)
             if draw() < 0.5:  # again before the new one knows all members
-                self.at(self.now_ms + self.random.randint(0, self.terms.lease_ms // TENURES), self.move)
+                again_ms = self.now_ms + self.random.randint(0, self.terms.lease_ms // TENURES)
+                self.at(again_ms, partial(self.move, seat))
         if draw() < faults.stops:
             self.stop(in_order=draw() < 0.5)
         if draw() < faults.resizes:
@@ -239,8 +259,9 @@ class World(Clock):
     def end(self, member: MemberProcess, *, in_order: bool = False) -> None:
         """End a member's process."""
         self.members.remove(member)
-        if in_order and self.holder.home is member:
-            self.holder.resign()
+        for seat in self.seats:
+            if in_order and seat.holder.home is member:
+                seat.holder.resign()
         member.leave() if in_order else member.kill()
 
     def restart(self, member: MemberProcess) -> None:
@@ -263,26 +284,29 @@ class World(Clock):
                     member.kill_worker(worker)
         self.at(self.now_ms + 3 * TICK_MS, self.gulp)
 
-    def move(self) -> None:
-        """Have the holder end in order now and then, and another one chosen."""
+    def move(self, seat: Seat) -> None:
+        """Have the holder of a part end in order now and then, and another one chosen."""
         if self.random.random() < 0.5:
-            self.holder.run(self.holder.resign)
-        self.move_holder()
+            seat.holder.run(seat.holder.resign)
+        self.move_holder(seat)
 
     def separate(self, member: MemberProcess) -> None:
         """Cut a member off now and then; suspend it while its lease ends, or have it find another holder before."""
         draw, faults, lease_ms = self.random.random, self.faults, self.terms.lease_ms
         if draw() < faults.cuts:
-            member.cut_from = None if draw() < 0.5 else self.holder
+            member.cut_from = None if draw() < 0.5 else self.any_seat().holder
             member.cut_until_ms = self.now_ms + self.random.randint(1, faults.cut_ms_max)
             member.reconnect()
         elif draw() < faults.rifts:
-            member.cut_from, member.cut_until_ms = self.holder, self.now_ms + 2 * lease_ms
+            seat = self.any_seat()
+            member.cut_from, member.cut_until_ms = seat.holder, self.now_ms + 2 * lease_ms
             member.reconnect()
-            self.at(self.now_ms + self.random.randint(2 * lease_ms // 3, lease_ms), self.move_holder)
-        if draw() < faults.resets and member.holder is not None:
+            move_ms = self.now_ms + self.random.randint(2 * lease_ms // 3, lease_ms)
+            self.at(move_ms, partial(self.move_holder, seat))
+        link = member.links[self.any_seat().part]
+        if draw() < faults.resets and link.holder is not None:
             # At the holder's side alone, as if by the member.
-            holder, connection = member.holder, Connection(member.name, member.connection)
+            holder, connection = link.holder, Connection(member.name, link.connection)
             self.send(holder, lambda: holder.sees_close(connection))
         left_ms = member.member.lessee.until_ms - member.now_ms
         if 0 < left_ms < _STOPPED_MS and draw() < faults.ends:
@@ -294,8 +318,9 @@ class World(Clock):
         for member in self.members:
             if self.random.random() < 0.5:
                 member.member.lessee.terms = self.terms
-        if self.holder.lessor is not None and self.random.random() < 0.5:
-            self.holder.lessor.configure(self.terms)
+        for seat in self.seats:
+            if seat.holder.lessor is not None and self.random.random() < 0.5:
+                seat.holder.lessor.configure(self.terms)
 
     def pause(self, process: Process) -> None:
         """Suspend a process now and then."""
@@ -305,8 +330,9 @@ class World(Clock):
     def suspend(self, process: Process, ms: int) -> None:
         """Suspend a process; the holder with its member."""
         process.paused_until_ms = self.now_ms + ms
-        if self.holder.home is process:
-            self.holder.paused_until_ms = process.paused_until_ms
+        for seat in self.seats:
+            if seat.holder.home is process:
+                seat.holder.paused_until_ms = process.paused_until_ms
 
     def disturb(self, worker: Worker) -> None:
         """Change a worker's demand, suspend or kill it now and then."""

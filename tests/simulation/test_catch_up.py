@@ -12,9 +12,14 @@ import pytest
 from protocol.messages.fetch import FetchFields, read_request
 from quotas.definitions.entities import Entity
 from quotas.engine import Engine
+from quotas.sharing.budgets import Budgets
+from quotas.sharing.capacities import Capacities
+from quotas.sharing.lease_values import LeaseTerms, LesseeId
+from quotas.sharing.lessee import Lessee
+from quotas.sharing.lessor import Lessor
 from tests.bench.figures import percentile
 from tests.simulation.clock import Clock, largest_window
-from tests.support.engines import engine_with
+from tests.support.engines import Entries, engine_with
 from tests.support.frames import fetch, fetched_from
 from tests.support.playbook import Drop, Order, Pass, Playbook, Wait, playbook
 
@@ -93,9 +98,12 @@ class Reader:
         self.clock.at(now_ms + 1, self.ask)
 
 
-def world(limits: dict[str, float], replaying: int, seed: int) -> tuple[Clock, list[Reader], list[Reader]]:
+def world(
+    limits: dict[str, float], replaying: int, seed: int, more: Entries | None = None
+) -> tuple[Clock, list[Reader], list[Reader]]:
     """Ten readers at the end with 150 kB/s together, and some that replay; begun in any order."""
-    clock, engine = Clock(), engine_with({Entity(client_id="a"): limits}, policy="schedule")
+    clock = Clock()
+    engine = engine_with({Entity(client_id="a"): limits, **(more or {})}, policy="schedule")
     present = [Reader(clock, engine, 300, every_ms=EVERY_MS) for _ in range(10)]
     past = [Reader(clock, engine, 16_000) for _ in range(replaying)]
     chance = random.Random(seed)
@@ -109,7 +117,7 @@ def world(limits: dict[str, float], replaying: int, seed: int) -> tuple[Clock, l
 CLASS = {"consumer_byte_rate": CONSUMER_RATE, "catch_up_byte_rate": CATCH_UP_RATE, "catch_up_lag": float(LAG)}
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("replaying", [1, 40])
 def test_replays_have_their_rate_and_delay_none_at_the_end(replaying: int, seed: int) -> None:
     seconds = 30
@@ -130,3 +138,44 @@ def test_without_it_the_end_waits_for_the_replays() -> None:
     clock, present, _ = world({"consumer_byte_rate": CONSUMER_RATE}, 40, 1)
     clock.run(30_000)
     assert percentile(sorted(delay for reader in present for delay in reader.delays), 99) > 1_000
+
+
+def lending(engine: Engine, clock: Clock) -> None:
+    """Make the classes of an engine's capacity borrow from now on, as a process by itself does."""
+    terms = LeaseTerms(15_000, 100, 1)
+    lessee = Lessee(terms, LesseeId("one", 1), 0, cut_off=1.0, first=1.0)
+    lessor = Lessor(terms, 1, Capacities(lambda: engine.definitions), 0, 0)
+    budgets = Budgets(engine, lessee, 0)
+    engine.lend(budgets)
+
+    def step() -> None:
+        budgets.live(clock.now_ms)
+        report = budgets.report(clock.now_ms)
+        if report is not None:
+            lessor.report(report, clock.now_ms)
+        for _, grants in lessor.grants(clock.now_ms):
+            lessee.live(clock.now_ms)
+            budgets.take(grants, clock.now_ms)
+        clock.at(clock.now_ms + 50, step)
+
+    clock.at(1, step)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("replaying", [1, 40])
+def test_replay_borrows_what_the_end_leaves_of_a_capacity(replaying: int, seed: int) -> None:
+    capacity = 4_000_000.0
+    terms = {**CLASS, "catch_up_byte_rate": CATCH_UP_RATE / 2, "catch_up_byte_rate_ceiling": capacity}
+    clock, present, past = world(
+        terms, replaying, seed, {Entity(capacity="broker"): {"consumer_byte_rate": capacity}}
+    )
+    lending(present[0].engine, clock)
+    clock.run(30_000)
+    delays = sorted(delay for reader in present for delay in reader.delays)
+    assert percentile(delays, 99) <= ROUND_TRIP_MS + 1
+    read, replayed = (
+        sum(size for reader in readers for _, size in reader.passed) * 1000 / (30_000 - BEGIN_MS)
+        for readers in (present, past)
+    )
+    assert replayed >= 0.9 * (capacity - read)
+    assert replayed + read <= 1.02 * capacity

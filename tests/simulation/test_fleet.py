@@ -4,14 +4,16 @@ from functools import partial
 
 import pytest
 
+from quotas.sharing.parts import part_of
 from tests.simulation.fleet_engines import BEGIN_MS, Fleet
 from tests.simulation.fleet_faults import NO_CUT_OFF, Faults
-from tests.simulation.fleet_processes import KEY
+from tests.simulation.fleet_processes import KEY, KEYS
 from tests.simulation.fleet_world import World, chaotic
 from tests.simulation.quota_world import ClientOptions
 
 SEEDS = 200
 KILL_SEEDS = 10
+PARTS = 3
 LIMIT = 4_000_000.0
 LASTING_MS = 20_310  # leases of 15 s after the last commit: a tenure, a lease, its slack
 
@@ -20,6 +22,13 @@ LASTING_MS = 20_310  # leases of 15 s after the last commit: a tenure, a lease, 
 def test_processes_together_never_exceed_the_budget(first: int) -> None:
     for seed in range(first, first + 50):
         chaotic(seed)  # it compares with the bound whenever a share rises
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 50))
+def test_processes_never_exceed_the_budget_of_a_key_of_any_part(first: int) -> None:
+    assert len({part_of(key, PARTS) for key in KEYS}) > 1
+    for seed in range(first, first + 50):
+        chaotic(seed, parts=PARTS)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 50))

@@ -35,10 +35,10 @@ def test_run_is_written_between_its_markers(page: Path) -> None:
 @pytest.mark.parametrize(
     ("total", "passed"),
     [
-        (Total(100_000, 0, 1.0, 0.9, 60.0, 2), [True, True, True]),
-        (Total(100_000, 1, 1.0, 0.9, 60.0, 2), [False, True, True]),
-        (Total(100_000, 0, 1.01, 1.1, 60.0, 2), [True, False, False]),
+        (Total(100_000, 0, 1.0, 0.9, 0.9, 60.0, 2), [True, True, True, True]),
+        (Total(100_000, 1, 1.0, 0.9, 0.9, 60.0, 2), [False, True, True, True]),
+        (Total(100_000, 0, 1.01, 1.1, 1.1, 60.0, 2), [True, False, False, False]),
     ],
 )
-def test_bars_are_no_failure_one_budget_and_one_burst(total: Total, passed: list[bool]) -> None:
+def test_bars_are_no_failure_one_budget_one_burst_and_one_bound(total: Total, passed: list[bool]) -> None:
     assert [bar.passed for bar in report(total).bars] == passed

@@ -1,14 +1,15 @@
 """`make fleet`: one quota over members and workers, on real brokers.
 
-    python -m tests.bench.fleet [shapes] [faults] [kills] [workers] [holder] [quotas] [flood] [upgrade]
+    python -m tests.bench.fleet [shapes] [faults] [kills] [workers] [holder] [parts] [quotas] [flood] [upgrade]
 
 `shapes`: how exact it is with several members and workers, beside one process. `faults`: what clients get while
 workers, members, the holder and a broker are killed or stopped. `kills`: what those of one member get in each second
-while the other is killed. `workers`: what several workers cost. `holder`: what
-leasing to 16 members costs. `quotas`: how soon an alteration holds at another member, and a start with 100,000
-entities. `flood`: the same during and after a million forged records in their topic. `upgrade`: what clients get while
-three pods behind a Service are replaced one after the other, beside the same time without it. A whole part is
-written into docs/benchmarks.md, a smaller choice only with `--write`.
+while the other is killed. `workers`: what several workers cost. `holder`: what leasing to 16 members costs. `parts`:
+what one of 100 members costs whose keys are in parts. `quotas`: how soon an alteration holds at another member, and a
+start with 100,000 entities.
+`flood`: the same during and after a million forged records in their topic. `upgrade`: what clients get while three pods
+behind a Service are replaced one after the other, beside the same time without it. A whole part is written into
+docs/benchmarks.md, a smaller choice only with `--write`.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from tests.bench.fleet import (
     flood,
     holder,
     kills,
+    parts,
     quotas,
     shapes,
     upgrade,
@@ -93,6 +95,7 @@ _PARTS: Final[Mapping[str, tuple[str, Callable[[argparse.Namespace, Console], tu
     "kills": ("three brokers", play_kills),
     "workers": ("not used", lambda _, console: (workers.report(workers.measure(console)), True)),
     "holder": ("not used", lambda _, console: (holder.report(holder.measure(console)), True)),
+    "parts": ("not used", lambda _, console: (parts.report(parts.measure(console)), True)),
     "quotas": ("three brokers", lambda _, console: (quotas.report(quotas.measure(console)), True)),
     "flood": ("three brokers", lambda _, console: (flood.report(flood.measure(console)), True)),
     "upgrade": ("three brokers", play_upgrade),

@@ -8,6 +8,7 @@ import asyncio
 import multiprocessing
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Final
@@ -22,13 +23,14 @@ from proxy.system.clock import now_ms
 from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report, Wish
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
+from quotas.sharing.parts import Parts
 from tests.bench.process import cpu_seconds
 from tests.bench.report import Bar, Outcome, Table
 
 LIMIT_PERCENT: Final = 25.0
 _MEMBERS: Final = 16
 _KEYS: Final = 1000
-_CHANGES: Final = 0.05  # of a member's demands, each second
+CHANGES: Final = 0.05  # of a member's demands, each second
 _SECONDS: Final = 20.0
 _WARM_SECONDS: Final = 8.0
 _LEASE_MS: Final = 15_000
@@ -55,15 +57,34 @@ class Figures:
     grants: float
 
 
-class Demands:
-    """A member that wants all keys."""
+def hot_keys(count: int) -> list[str]:
+    """Return so many keys."""
+    return [f"producer_byte_rate@-1 -=:client-{number:05}" for number in range(count)]
 
-    def __init__(self, lessee: Lessee, keys: int, seed: int) -> None:
+
+class Demands:
+    """A member that wants all keys.
+
+    Args:
+        lessee: its leases, of one part of the keys or of all.
+        weights: between which its demands change.
+        changes: the part of them that changes each second.
+    """
+
+    def __init__(
+        self,
+        lessee: Lessee | Parts,
+        keys: Sequence[str],
+        seed: int,
+        weights: tuple[int, int] = (1, 20),
+        changes: float = CHANGES,
+    ) -> None:
         self._lessee = lessee
         self._random = random.Random(seed)
-        self._keys = [f"producer_byte_rate@-1 -=:client-{number:05}" for number in range(keys)]
-        self._wishes = {key: Wish(1.0, self._random.randint(1, 20)) for key in self._keys}
-        self._changes = round(_CHANGES * keys)
+        self._keys = keys
+        self._weights = weights
+        self._wishes = {key: Wish(1.0, self._random.randint(*weights)) for key in keys}
+        self._changes = round(changes * len(keys))
         self._changed_ms = now_ms()
 
     def report(self, at_ms: int) -> Report | None:
@@ -71,7 +92,7 @@ class Demands:
         if at_ms >= self._changed_ms + _CHANGE_MS:
             self._changed_ms = at_ms
             for key in self._random.sample(self._keys, self._changes):
-                self._wishes[key] = Wish(1.0, self._random.randint(1, 20))
+                self._wishes[key] = Wish(1.0, self._random.randint(*self._weights))
         self._lessee.expire(at_ms)
         self._lessee.wish(self._wishes)
         return self._lessee.report(at_ms) if self._lessee.due(at_ms) else None
@@ -102,7 +123,7 @@ async def _members(terms: LeaseTerms, address: Address, keys: int, seconds: floa
         asyncio.create_task(
             FleetClient(
                 lessee,
-                Demands(lessee, keys, number),
+                Demands(lessee, hot_keys(keys), number),
                 lambda: address,
                 NO_SECRET,
                 now_ms,
@@ -150,7 +171,7 @@ def report(found: Figures) -> Outcome:
     bar = Bar(name, 100 * found.cpu if complete else None, LIMIT_PERCENT, "% of a core")
     columns = ("members", "with a lease", "keys", "changed each second", "CPU of a core", "grants/s")
     row = (
-        *(str(found.members), str(found.leased), f"{found.keys:,}", f"{_CHANGES:.0%}"),
+        *(str(found.members), str(found.leased), f"{found.keys:,}", f"{CHANGES:.0%}"),
         *(f"{found.cpu:.1%}", f"{found.grants:.0f}"),
     )
     note = "Every member wants every key; a part of its demands changes in weight each second."

@@ -17,6 +17,7 @@ from proxy.system.hosts import PLAINTEXT, Context, FleetContexts
 from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report, Wish
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
+from quotas.sharing.parts import Parts
 
 TERMS = LeaseTerms(15_000, 1000, 4)
 KEY = "user:ann"
@@ -31,7 +32,7 @@ SECONDS_MAX = 20.0  # how fast it is, is shown in virtual time
 class Budgets:
     """The demands of one member."""
 
-    def __init__(self, lessee: Lessee) -> None:
+    def __init__(self, lessee: Lessee | Parts) -> None:
         self._lessee = lessee
         self.wanted: dict[str, Wish] = {}
 

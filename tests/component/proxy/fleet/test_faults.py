@@ -19,6 +19,7 @@ from quotas.sharing.capacities import Capacities
 from quotas.sharing.lease_values import LeaseTerms
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
+from quotas.sharing.parts import Parts
 from tests.component.proxy.fleet.rig import LOCAL, TERMS, WHOLE, Budgets, Member, fleet, secret, until
 
 LOST = "the holder of the fleet cannot be reached; shares go on until the lease ends"
@@ -226,7 +227,7 @@ async def test_member_is_ready_when_it_has_shares_and_without_any_after_the_leng
     assert [member.not_ready for member in members] == ["", ""]
 
 
-def report(lessor: Lessor, lessee: Lessee, at_ms: int) -> None:
+def report(lessor: Lessor, lessee: Lessee | Parts, at_ms: int) -> None:
     """Let a member report, and take all grants for it."""
     lessor.report(lessee.report(at_ms), at_ms)
     for _, grants in lessor.grants(at_ms):

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +30,18 @@ from proxy.fleet.elected import (
     decoded_metadata,
     own_assignment,
 )
-from proxy.fleet.election import NO_TERM, Claim, Lasting, Past, Roster, Ruling, Statements, Term, write_roster
+from proxy.fleet.election import (
+    NO_TERM,
+    Claim,
+    Lasting,
+    Past,
+    Roster,
+    Ruling,
+    Said,
+    Statements,
+    Term,
+    write_roster,
+)
 from proxy.fleet.fleet import fleet_terms
 from proxy.fleet.messages import NONCE_BYTES
 from proxy.fleet.secret import NO_SECRET, FleetSecret
@@ -87,7 +98,7 @@ class Consumer:
     def rule(self, ruling: Ruling, *, mine: bool) -> None:
         """Have the leader rule."""
         assert self.claim is not None
-        self.say(self.statements.write_ruling(ruling, self.member_id, self.claim.nonce, mine=mine))
+        self.say(self.statements.write_ruling([(ruling, mine)], self.member_id, self.claim.nonce))
 
     def say(self, data: bytes) -> None:
         """Have the leader say anything."""
@@ -183,10 +194,10 @@ class Member:
     def unsigned(self, what: str, count: int = 1, member: str = "") -> None:
         self.ignored += [what] * count
 
-    def ruled(self, ruling: Ruling, mine: bool) -> None:
-        self.rulings.append(ruling)
+    def ruled(self, said: Sequence[Said]) -> None:
+        self.rulings += [ruling for ruling, _ in said]
 
-    def confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:
+    def confirmed(self, part: int, sent_ms: int, learning_ms: int, roster: Roster) -> None:
         self.learning_ms.append(learning_ms)
         self.rosters.append(roster)
 
@@ -312,7 +323,7 @@ async def test_unsigned_ruling_is_a_problem_and_changes_nothing_until_the_next_o
     one, genuine = a.one, len(a.rulings)
     forged = Ruling("x", B, Term(2**32 - 1, 1))
     a.clock_ms += 2000
-    unsigned = Statements(b"", GROUP).write_ruling(forged, one.member_id, NONCE, mine=False)
+    unsigned = Statements(b"", GROUP).write_ruling([(forged, False)], one.member_id, NONCE)
     for data in (b"", b"\x02junk", unsigned):
         one.join()
         one.say(data)
@@ -350,7 +361,7 @@ async def test_ruling_that_is_sent_again_is_not_taken(secret: FleetSecret, join:
     await a.confirms()
     one = a.one
     assert one.claim is not None
-    old = one.statements.write_ruling(IN_3, one.member_id, one.claim.nonce, mine=True)
+    old = one.statements.write_ruling([(IN_3, True)], one.member_id, one.claim.nonce)
     one.join()
     one.rule(B_IN_4, mine=False)
     one.join()
@@ -418,7 +429,7 @@ async def test_changed_secret_makes_it_join_anew(
 
 def test_leader_ignores_claims_that_are_not_of_their_senders() -> None:
     statements, ignored = SIGNED, list[str]()
-    assignor = Assignor(GROUP, statements, lambda: b"", lambda _: None, ignored.extend)
+    assignor = Assignor(GROUP, 1, statements, lambda: b"", lambda _: None, ignored.extend)
     genuine = Claim("a", A, 5, 3, Term(3, 5), NONCE)
     huge = Claim("x", B, 1, 2**32 - 1, NO_TERM, NONCE)
     said = {
@@ -432,7 +443,7 @@ def test_leader_ignores_claims_that_are_not_of_their_senders() -> None:
     given = assignor.assign(None, members)
     assert [member for member, one in given.items() if one.assignment] == ["id-a"]
     found = statements.read_ruling(given["id-a"].user_data, "id-a", NONCE)
-    assert found == (Ruling("a", A, Term(3, 5), Term(3, 5)), True)
+    assert found == [(Ruling("a", A, Term(3, 5), Term(3, 5)), True)]
     assert ignored == ["id-replays", "id-unsigned", "id-old", "id-junk"]
     assert all(given[member].user_data == b"" for member in ignored)
 
@@ -492,10 +503,12 @@ async def test_holder_commits_to_whom_it_leases(join: Join) -> None:
     await a.confirms()
     first = a.rosters[0]
     assert a.one.words[0].startswith("leases_ms=20310 term=3 ")  # there was no commit
-    await a.group.enlist(first, Roster(first.begun, 1, frozenset((RUN, 7))))
+    await a.group.enlist(0, first, Roster(first.begun, 1, frozenset((RUN, 7))))
     await until(lambda: a.rosters[-1].number == 1)
     assert a.one.words[-1].startswith("leases_ms=20310 roster=1a:7,1a term=3 ")
-    await a.group.enlist(Roster(Past(9, None), 5, None), Roster(Past(9, None), 5, None))  # of another lessor
+    await a.group.enlist(
+        0, Roster(Past(9, None), 5, None), Roster(Past(9, None), 5, None)
+    )  # of another lessor
     await asyncio.sleep(0.05)
     assert a.rosters[-1].number == 1
 
@@ -506,7 +519,7 @@ async def test_holder_goes_on_over_generations_in_which_no_commit_is_believed(
     a = join(real_time=True)
     await a.confirms()
     first = a.rosters[0]
-    await a.group.enlist(first, Roster(first.begun, 1, frozenset((RUN, 7))))
+    await a.group.enlist(0, first, Roster(first.begun, 1, frozenset((RUN, 7))))
     await until(lambda: a.rosters[-1].number == 1)
     consumer.committed_text = "leases_ms=0 term=3 run=0000000000000005 holder=a"  # as without a secret
     a.one.request_rejoin()
@@ -529,13 +542,13 @@ async def test_newcomer_waits_while_an_earlier_commit_may_still_come(
     def unheard() -> BaseException | None:
         if newcomers:
             return None
-        newcomer = a.group.enlist(first, Roster(first.begun, 2, frozenset((1, 2))))
+        newcomer = a.group.enlist(0, first, Roster(first.begun, 2, frozenset((1, 2))))
         newcomers.append(asyncio.get_running_loop().create_task(newcomer))
         unknown: BaseException = errors.RequestTimedOutError()
         return unknown
 
     consumer.fail = staticmethod(unheard)
-    await a.group.enlist(first, Roster(first.begun, 1, frozenset((1,))))
+    await a.group.enlist(0, first, Roster(first.begun, 1, frozenset((1,))))
     await until(lambda: a.rosters[-1].number == 2)
     # The second one was committed, but the first might have come after it; in the next generation it cannot.
     assert [roster.number for roster in a.rosters[before:]] == [1, 2]
@@ -658,7 +671,7 @@ async def test_holder_without_a_commit_of_its_own_leases_nothing(
 ) -> None:
     alone.fail = staticmethod(errors.CommitFailedError)
     async with elected(secret) as (found, port, _):
-        await until(lambda: found.address)
+        await until(lambda: found.addresses[0])
         await asyncio.sleep(0.3)
         assert port.lessor is None
         alone.fail = staticmethod(lambda: None)
@@ -690,7 +703,7 @@ async def test_holder_that_moves_is_told_and_the_first_is_not() -> None:
     # There is no broker, so that nothing else rules.
     async with elected(tell=told.append, bound=False) as (found, _, _):
         for name in ("b", "b", "c", ""):
-            found.ruled(Ruling(name, Address("10.0.0.2", 1) if name else None, Term(1, 1)), mine=False)
+            found.ruled([(Ruling(name, Address("10.0.0.2", 1) if name else None, Term(1, 1)), False)])
         await until(lambda: len(told) == 2)
     assert [event.text for event in told] == [
         "c is the fleet's holder now, after b.",

@@ -1,12 +1,26 @@
 """proxy.fleet.election: who holds, without Kafka."""
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxy.config import Address
-from proxy.fleet.election import NO_TERM, TERM_MAX, Claim, Lasting, Ruling, Standing, Statements, Term, choose
+from proxy.fleet.election import (
+    NO_TERM,
+    TERM_MAX,
+    Claim,
+    Lasting,
+    Ruling,
+    Standing,
+    Statements,
+    Term,
+    choose,
+    choose_all,
+)
 from proxy.fleet.messages import NONCE_BYTES
 
 TENURE_MS, LASTING_MS = 5000, 20_310
@@ -232,8 +246,8 @@ def test_statements_come_back(statements: Statements) -> None:
     for claim in (CLAIM, replace(CLAIM, address=None, number=0, known=NO_TERM)):
         assert statements.read_claim(statements.write_claim(claim, "id-1"), "id-1") == claim
     for ruling, mine in ((RULING, True), (RULING, False), (Ruling("", None, NO_TERM, Term(1, 1)), False)):
-        written = statements.write_ruling(ruling, "id-1", NONCE, mine=mine)
-        assert statements.read_ruling(written, "id-1", NONCE) == (ruling, mine)
+        written = statements.write_ruling([(ruling, mine)], "id-1", NONCE)
+        assert statements.read_ruling(written, "id-1", NONCE) == [(ruling, mine)]
 
 
 def test_claim_is_for_the_member_that_has_made_it() -> None:
@@ -243,7 +257,7 @@ def test_claim_is_for_the_member_that_has_made_it() -> None:
 
 
 def test_ruling_is_for_one_member_and_one_claim_of_it_and_is_no_claim() -> None:
-    written = SIGNED.write_ruling(RULING, "id-1", NONCE, mine=True)
+    written = SIGNED.write_ruling([(RULING, True)], "id-1", NONCE)
     assert SIGNED.read_ruling(written, "id-2", NONCE) is None
     assert SIGNED.read_ruling(written, "id-1", b"m" * NONCE_BYTES) is None
     assert SIGNED.read_claim(written, "id-1") is None
@@ -254,15 +268,13 @@ def test_ruling_is_for_one_member_and_one_claim_of_it_and_is_no_claim() -> None:
 def test_statements_of_another_secret_or_group_or_of_none_are_no_statements(other: Statements) -> None:
     for writer, reader in ((SIGNED, other), (other, SIGNED)):
         assert reader.read_claim(writer.write_claim(CLAIM, "id-1"), "id-1") is None
-        assert (
-            reader.read_ruling(writer.write_ruling(RULING, "id-1", NONCE, mine=True), "id-1", NONCE) is None
-        )
+        assert reader.read_ruling(writer.write_ruling([(RULING, True)], "id-1", NONCE), "id-1", NONCE) is None
         assert reader.read_lasting(writer.write_lasting(LASTING, "a")) is None
 
 
 @given(st.data())
 def test_any_changed_byte_makes_it_no_statement(data: st.DataObject) -> None:
-    claim, ruling = SIGNED.write_claim(CLAIM, "id-1"), SIGNED.write_ruling(RULING, "id-1", NONCE, mine=False)
+    claim, ruling = SIGNED.write_claim(CLAIM, "id-1"), SIGNED.write_ruling([(RULING, False)], "id-1", NONCE)
     commit = SIGNED.write_lasting(LASTING, "a").encode()
     for said in (claim, ruling, commit):
         changed = bytearray(said)
@@ -300,5 +312,106 @@ def test_any_bytes_are_a_statement_or_none(data: bytes) -> None:
     assert claim is None or UNSIGNED.read_claim(UNSIGNED.write_claim(claim, "id-1"), "id-1") == claim
     found = UNSIGNED.read_ruling(data, "id-1", NONCE)
     if found is not None:
-        written = UNSIGNED.write_ruling(found[0], "id-1", NONCE, mine=found[1])
+        written = UNSIGNED.write_ruling(found, "id-1", NONCE)
         assert UNSIGNED.read_ruling(written, "id-1", NONCE) == found
+
+
+# The holders of several parts.
+
+MANY = 64
+
+
+def claims_of(members: Iterable[int], held: Mapping[int, int] | None = None) -> dict[str, Claim]:
+    """Claims of members with these runs.
+
+    Args:
+        held: of each part, the run of the present holder, in term 3.
+    """
+    found = {}
+    for run in members:
+        terms = [
+            (3, Term(3, run)) if held is not None and held[part] == run else (0, NO_TERM)
+            for part in range(MANY)
+        ]
+        (number, known), *more = terms
+        address = Address(f"host-{run}", 19_070)
+        found[f"id-{run}"] = Claim(f"m-{run}", address, run, number, known, NONCE, parts=tuple(more))
+    return found
+
+
+def holders_of(members: Iterable[int], held: Mapping[int, int] | None = None) -> dict[int, int]:
+    """Of each part, the run of the member that is chosen."""
+    found = choose_all(claims_of(members, held), MANY)
+    assert all(holder == f"id-{ruling.term.run}" for holder, ruling in found)
+    return {part: ruling.term.run for part, (_, ruling) in enumerate(found)}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 63, 64, 65, 100])
+def test_parts_are_spread_evenly_over_the_members(count: int) -> None:
+    counts = Counter(holders_of(range(1, count + 1)).values())
+    assert max(counts.values()) == -(-MANY // count)
+
+
+def test_holders_stay_and_their_terms_too_while_nothing_changes() -> None:
+    held = holders_of(range(1, 8))
+    found = choose_all(claims_of(range(1, 8), held), MANY)
+    assert [ruling.term for _, ruling in found] == [Term(3, held[part]) for part in range(MANY)]
+
+
+def test_member_that_joins_gets_parts_of_those_that_have_too_many_and_no_other_part_moves() -> None:
+    held = holders_of(range(1, 8))  # 10 at most
+    found = holders_of(range(1, 9), held)  # 8 at most
+    moved = [part for part in range(MANY) if found[part] != held[part]]
+    assert len(moved) == sum(max(0, count - 8) for count in Counter(held.values()).values())
+    assert set(Counter(found.values()).values()) == {8}
+
+
+def test_parts_of_a_member_that_leaves_go_to_the_others_in_the_next_term_and_no_other_part_moves() -> None:
+    held = holders_of(range(1, 9))
+    found = choose_all(claims_of(range(1, 8), held), MANY)
+    for part, (_, ruling) in enumerate(found):
+        gone = held[part] == 8
+        assert (ruling.term.run == held[part]) is not gone
+    again = choose_all(
+        {
+            member: replace(
+                claim, parts=tuple((0, Term(3, 8)) for _ in claim.parts), number=0, known=Term(3, 8)
+            )
+            for member, claim in claims_of(range(1, 8)).items()
+        },
+        MANY,
+    )
+    assert {ruling.term.number for _, ruling in again} == {4}
+    assert {ruling.before for _, ruling in again} == {Term(3, 8)}
+
+
+def test_no_member_without_an_address_or_a_bound_claim_holds_a_part() -> None:
+    claims = claims_of((1, 2, 3))
+    claims["id-1"] = replace(claims["id-1"], bound=False)
+    claims["id-2"] = replace(claims["id-2"], address=None)
+    assert {holder for holder, _ in choose_all(claims, MANY)} == {"id-3"}
+    del claims["id-3"]
+    assert {(holder, ruling.name) for holder, ruling in choose_all(claims, MANY)} == {(None, "")}
+
+
+@pytest.mark.parametrize("statements", [SIGNED, UNSIGNED])
+def test_rulings_of_all_parts_come_back_and_a_hundred_members_fit_into_a_record_of_kafka(
+    statements: Statements,
+) -> None:
+    members = claims_of(range(1, 101))
+    found = choose_all(members, MANY)
+    bytes_all = 0
+    for member, claim in members.items():
+        said = [(ruling, holder == member) for holder, ruling in found]
+        written = statements.write_ruling(said, member, claim.nonce)
+        assert statements.read_ruling(written, member, claim.nonce, MANY) == said
+        assert statements.read_ruling(written, member, claim.nonce) is None
+        bytes_all += len(written) + len(statements.write_claim(claim, member))
+    assert bytes_all <= 900_000  # of 1,048,588, brokers' default: one record has all of a group's members
+
+
+def test_commit_for_one_part_is_none_for_another() -> None:
+    written = SIGNED.write_lasting(Lasting(20_310, Term(4, 255)), "gw-1", part=3)
+    assert SIGNED.read_lasting(written, 3) == Lasting(20_310, Term(4, 255))
+    assert SIGNED.read_lasting(written, 4) is None
+    assert SIGNED.read_lasting(written) is None

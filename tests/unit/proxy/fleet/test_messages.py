@@ -69,7 +69,7 @@ MANY = dict.fromkeys(map(str, range(KEYS_MAX + 2)), 0.5)
         (changed(messages.Lost(""), problem="x" * 501), "Expected `str` of length <= 500 - at `$.problem`"),
         (changed(messages.Lost(""), problem=b"\xff"), "Expected `str`, got `bytes` - at `$.problem`"),
         (changed(messages.Question(1, b""), number=2**32), "Expected `int` <= 4294967295 - at `$.number`"),
-        (changed(Told({}), facts={str(n): "" for n in range(17)}), "Expected `object` of length <= 16"),
+        (changed(Told({}), facts={str(n): "" for n in range(18)}), "Expected `object` of length <= 17"),
         (changed(Told({}), facts={"é" * 128: ""}), "a text of 256 bytes, at most 255 allowed"),
         (changed(REPORT, lessee=["n" * 65, 1]), "a text of 65 bytes, at most 64 allowed"),
         (changed(REPORT, lessee=["", 1]), "not a printable name"),
@@ -121,7 +121,7 @@ def test_weight_that_cannot_be_is_malformed(weight: float) -> None:
 
 def test_map_that_promises_many_entries_is_refused_before_they_are_read() -> None:
     promised = b"\x82\xa4type\xa4told\xa5facts\xdf\xff\xff\xff\xff"
-    with pytest.raises(MessageError, match="of length <= 16"):
+    with pytest.raises(MessageError, match="of length <= 17"):
         messages.read(promised)
 
 

@@ -359,6 +359,7 @@ def test_member_of_a_fleet_has_its_figures() -> None:
     assert {name: one for name, one in figures(found).items() if name.startswith("sluice_fleet")} == {
         "sluice_fleet_holder": 1,
         "sluice_fleet_members": 3,
+        "sluice_fleet_parts": 0,
         "sluice_fleet_leased": 0,
         "sluice_fleet_cut_off": 1,
         "sluice_fleet_lease_left_seconds": 0,

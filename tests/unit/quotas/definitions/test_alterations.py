@@ -400,6 +400,16 @@ def test_of_two_members_in_one_request_that_name_the_same_clients_the_second_is_
     assert list(outcome.changes) == [Entity(client_id="web-*", group="web")]
 
 
+def test_ten_thousand_members_are_looked_at_together() -> None:
+    members = [([("client-id", f"c{number}"), ("group", "g")], JOIN) for number in range(10_000)]
+    assert not any(text for _, text in alter(Definitions(), members).results)
+    outcome = alter(grouped(), [*members, ([("client-id", "web-1"), ("group", "g")], JOIN)])
+    assert {text for _, text in outcome.results} == {
+        "'web-*' of group 'web' and 'web-1' of group 'g' name the same clients; a client may be in one group only"
+    }
+    assert not outcome.changes
+
+
 def test_rate_that_is_removed_leaves_the_ceiling() -> None:
     outcome = alter(grouped(), [([("user", "ann")], [(PRODUCE, None)])])
     assert outcome.changes == {Entity("ann"): {"producer_byte_rate_ceiling": 9.0}}

@@ -112,7 +112,7 @@ def test_changed_quotas_are_described_anew(store: FileStore) -> None:
     assert described(before)[2] != described(after)[2] == {USER: {RATE: 5.0}}
 
 
-@pytest.mark.parametrize(("component", "code"), [(("user", 0, None), 42), (("group", 2, None), 35)])
+@pytest.mark.parametrize(("component", "code"), [(("user", 0, None), 42), (("team", 2, None), 35)])
 def test_impossible_filter_is_refused(store: FileStore, component: Component, code: int) -> None:
     made = handled(store, describe(component))
     assert described(made)[0] == code

@@ -1,0 +1,108 @@
+"""Capacities in virtual time: what each class gets, what all get together, and that tricks gain nothing."""
+
+import pytest
+
+from quotas.definitions.classes import SHARED_BURST_SECONDS, Terms
+from tests.simulation import capacity_calm, capacity_fleet
+from tests.simulation.capacity_world import MB, CapacityWorld
+from tests.simulation.clock import largest_window
+from tests.simulation.fleet_faults import NO_CUT_OFF
+
+SEEDS = 60
+FAULT_SEEDS = 30
+RATE = 8 * MB
+TERMS = {"a": Terms(4 * MB, RATE), "b": Terms(2 * MB, RATE), "c": Terms(1 * MB, RATE, 2.0)}
+PROCESSES = pytest.mark.parametrize(("members", "workers"), [(1, 1), (1, 4), (2, 2)])
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 15))
+def test_classes_have_their_rates_and_their_parts_of_what_is_left(first: int) -> None:
+    problems = {seed: list(capacity_calm.problems(seed)) for seed in range(first, first + 15)}
+    assert not {seed: found for seed, found in problems.items() if found}
+
+
+def test_loans_are_at_most_the_capacity_whatever_goes_wrong() -> None:
+    lent = max(capacity_fleet.chaotic(seed).lent for seed in range(FAULT_SEEDS))  # it compares at each event
+    assert lent > 0.5, "nothing was lent"
+
+
+def test_what_passes_in_10_s_is_bounded_while_no_member_is_cut_off() -> None:
+    worst = {seed: capacity_fleet.chaotic(seed, NO_CUT_OFF).largest for seed in range(FAULT_SEEDS)}
+    assert {seed: part for seed, part in worst.items() if part > 1} == {}
+    assert max(worst.values()) > 0.5, "no capacity was used"
+
+
+@PROCESSES
+def test_what_is_left_is_lent_by_weight_and_given_back_within_a_second(members: int, workers: int) -> None:
+    world = CapacityWorld(RATE, TERMS, members=members, workers=workers)
+    world.add("a", 4, stop_ms=20_000)
+    world.add("a", 4, start_ms=30_000)
+    world.add("b", 4)
+    world.add("c", 4)
+    world.world.run(45_000)
+    # 8 - 7 MB/s are left, by weights 1, 1 and 2: 0.25, 0.25 and 0.5.
+    for name, due in (("a", 4.25), ("b", 2.25), ("c", 1.5)):
+        assert world.rate_of(name, 2000, 20_000) == pytest.approx(due * MB, rel=0.03)
+    # 8 - 3 MB/s by weights 1 and 2.
+    for name, due in (("b", 2 + 5 / 3), ("c", 1 + 10 / 3)):
+        assert world.rate_of(name, 22_000, 30_000) == pytest.approx(due * MB, rel=0.03)
+    assert world.rate_of("a", 30_000, 31_000) >= 0.95 * 4 * MB
+    for name, due in (("a", 4.25), ("b", 2.25), ("c", 1.5)):
+        assert world.rate_of(name, 33_000, 45_000) == pytest.approx(due * MB, rel=0.03)
+
+
+@PROCESSES
+@pytest.mark.parametrize(("on_ms", "off_ms"), [(1000, 1000), (500, 500), (250, 1000), (1000, 3000)])
+def test_a_class_that_comes_and_goes_uses_its_rate_once(
+    members: int, workers: int, on_ms: int, off_ms: int
+) -> None:
+    world = CapacityWorld(RATE, TERMS, members=members, workers=workers)
+    for start_ms in range(2000, 30_000, on_ms + off_ms):
+        world.add("a", 4, start_ms=start_ms, stop_ms=start_ms + on_ms)
+    world.add("b", 4)
+    world.add("c", 4)
+    world.world.run(30_000)
+    requests = 3 * members * workers * 100_000
+    passed = [(record.at_ms, record.size) for record in world.world.records]
+    assert largest_window(passed, 10_000) <= 1.02 * RATE * 10 + RATE * SHARED_BURST_SECONDS + requests
+    assert world.world.ratio(RATE, 5000, 30_000) <= 1.02 + requests / RATE / 25
+
+
+def share_of(name: str, **options: int) -> float:
+    """What a class that wants all has for 20 s, with these clients; the others have four connections."""
+    world = CapacityWorld(RATE, TERMS)
+    connections = options.pop("connections", 4)
+    for other in TERMS:
+        world.add(other, *([connections] if other == name else [4]), **(options if other == name else {}))
+    world.world.run(24_000)
+    return world.rate_of(name, 4000, 24_000)
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [{"connections": 40}, {"in_flight": 5}, {"connections": 40, "in_flight": 5}, {"size": 1_000_000}],
+    ids=["connections", "pipelining", "both", "large requests"],
+)
+def test_a_class_gains_nothing_by_claiming_more(trick: dict[str, int]) -> None:
+    # Half a second of a request more or less at each end.
+    assert share_of("b", **trick) <= 1.02 * share_of("b") + trick.get("size", 100_000) / 20
+
+
+def test_a_class_gains_nothing_by_connecting_anew() -> None:
+    world = CapacityWorld(RATE, TERMS)
+    world.add("a", 4)
+    world.add("c", 4)
+    for start_ms in range(0, 24_000, 400):
+        world.add("b", 4, start_ms=start_ms, stop_ms=start_ms + 400, closes=True)
+    world.world.run(24_000)
+    assert world.rate_of("b", 4000, 24_000) <= 1.02 * share_of("b") + 100_000 / 20
+
+
+def test_an_unpromised_class_with_large_requests_is_not_left_without_any() -> None:
+    terms = {"a": Terms(6 * MB, RATE), "b": Terms(0, RATE)}
+    world = CapacityWorld(RATE, terms, workers=2)
+    world.add("a", 6)
+    world.add("b", 5, size=1_000_000)
+    world.world.run(34_000)
+    # 8 - 6 MB/s are left for both: 1 MB/s; one request more or less of each connection.
+    assert world.rate_of("b", 4000, 34_000) >= 1 * MB - 5 * MB / 30

@@ -1,0 +1,264 @@
+"""Capacities: rates first, then loans by weight; a loan is raised only by what no lessee may be using."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from quotas.definitions.classes import UNPROMISED_PART, Capacity, Terms
+from quotas.definitions.entities import BucketKey
+from quotas.limiters.limiter import ALL_BROKERS
+from quotas.sharing.budgets import budget_key
+from quotas.sharing.capacities import LEND_MS, Capacities
+from quotas.sharing.lease_values import Wish, loan_key
+
+PRODUCE = "producer_byte_rate"
+RATE = 8e6
+
+
+def rate_of(name: str, broker: int = ALL_BROKERS) -> str:
+    return budget_key((PRODUCE, BucketKey(None, name), broker))
+
+
+def loan_of(name: str, broker: int = ALL_BROKERS) -> str:
+    return loan_key(rate_of(name, broker))
+
+
+class Stated:
+    """Definitions with one capacity."""
+
+    def __init__(self, terms: Mapping[str, Terms], *, cluster: bool = True) -> None:
+        self.revision = 1
+        self.stated: Capacity | None = Capacity(RATE, cluster)
+        self.classes = dict(terms)
+
+    def capacity(self, key: str) -> Capacity | None:
+        return self.stated if key == PRODUCE else None
+
+    def terms(self, key: str, bucket: BucketKey) -> Terms:
+        assert bucket.client_id is not None
+        return self.classes[bucket.client_id]
+
+
+class Leases:
+    """A lessor whose lessees use what they are lent, or what the test says."""
+
+    def __init__(self) -> None:
+        self.demands: dict[str, float] = {}
+        self.in_use: dict[str, float] = {}
+        self.changed: list[str] = []
+
+    def demand(self, key: str) -> Wish | None:
+        return Wish(self.demands[key], 1) if key in self.demands else None
+
+    def used(self, key: str) -> float:
+        return self.in_use.get(key, 0.0)
+
+    def resized(self, key: str) -> None:
+        self.changed.append(key)
+
+
+class World:
+    """A capacity, and the demands for it."""
+
+    def __init__(self, terms: Mapping[str, Terms], *, cluster: bool = True) -> None:
+        self.quotas = Stated(terms, cluster=cluster)
+        self.leases = Leases()
+        self.capacities = Capacities(lambda: self.quotas)
+        self.now_ms = 0
+
+    def want(self, **demands: float) -> None:
+        """Set demands in MB/s, and divide."""
+        for name, demand in demands.items():
+            self.leases.demands[loan_of(name)] = demand * 1e6 / RATE
+        self.lend({loan_of(name) for name in demands})
+
+    def lend(self, changed: set[str] | None = None) -> None:
+        self.now_ms += LEND_MS
+        self.capacities.lend(self.leases, changed or set(), self.now_ms)
+
+    def lent(self, name: str) -> float:
+        """In MB/s."""
+        return self.capacities(loan_of(name)) * RATE / 1e6
+
+
+ALL = {"a": Terms(4e6, RATE), "b": Terms(2e6, RATE), "c": Terms(1e6, RATE, 2.0)}
+
+
+def test_what_rates_leave_is_lent_by_weight() -> None:
+    world = World(ALL)
+    world.want(a=8, b=8, c=8)
+    # 8 - (4 + 2 + 1) = 1 MB/s by weights 1, 1 and 2.
+    assert [world.lent(name) for name in "abc"] == pytest.approx([0.25, 0.25, 0.5])
+    assert [world.capacities(rate_of(name)) for name in "abc"] == [1.0, 1.0, 1.0]
+
+
+def test_what_a_class_does_not_use_of_its_rate_is_lent() -> None:
+    world = World(ALL)
+    world.want(a=1, b=8, c=8)
+    # 8 - (1 + 2 + 1) = 4 MB/s by weights 1 and 2.
+    assert [world.lent(name) for name in "abc"] == pytest.approx([0, 4 / 3, 8 / 3])
+
+
+def test_a_loan_ends_at_the_ceiling_and_the_rest_goes_to_others() -> None:
+    world = World({**ALL, "c": Terms(1e6, 1.2e6, 2.0)})
+    world.want(a=8, b=8, c=8)
+    # 1 MB/s is left: 0.2 up to the ceiling of c, 0.4 for each of the others.
+    assert [world.lent(name) for name in "abc"] == pytest.approx([0.4, 0.4, 0.2])
+
+
+def test_without_a_ceiling_above_its_rate_a_class_borrows_nothing() -> None:
+    world = World({"a": Terms(4e6, 4e6), "b": Terms(2e6, RATE)})
+    world.want(a=8, b=8)
+    assert [world.lent("a"), world.lent("b")] == pytest.approx([0, 2])
+
+
+def test_rates_beyond_the_capacity_shrink_in_proportion() -> None:
+    world = World({"a": Terms(6e6, RATE), "b": Terms(4e6, RATE)})
+    world.want(a=8, b=8)
+    # 8 of 10 MB/s.
+    assert [world.capacities(rate_of(name)) for name in "ab"] == pytest.approx([0.8, 0.8])
+    assert (world.lent("a"), world.lent("b")) == (0, 0)
+    (state,) = world.capacities.states()
+    assert state.shrunk == pytest.approx(0.8)
+    assert sorted(one.rate for one in state.classes) == pytest.approx([3.2e6, 4.8e6])
+
+
+def test_rates_that_are_not_wanted_do_not_shrink_the_others() -> None:
+    world = World({"a": Terms(6e6, RATE), "b": Terms(4e6, RATE)})
+    world.want(a=8, b=1)
+    assert world.capacities(rate_of("a")) == 1.0
+    assert world.lent("a") == pytest.approx(1)  # 8 - 6 - 1
+
+
+def test_a_class_without_a_promise_has_a_thousandth_and_what_is_left() -> None:
+    world = World({"a": Terms(4e6, 4e6), "b": Terms(0, RATE)})
+    world.want(a=8, b=8)
+    assert world.lent("b") == pytest.approx(8 - 4 - 8 * UNPROMISED_PART)
+
+
+def test_what_exempt_classes_use_is_taken_from_the_others() -> None:
+    world = World({"a": Terms(0, 0, exempt=True), "b": Terms(2e6, RATE)})
+    world.want(a=3, b=8)
+    assert world.lent("b") == pytest.approx(8 - 3 - 2)
+    world.want(a=7)
+    world.leases.in_use[loan_of("b")] = 3e6 / RATE
+    # 1 MB/s is left of a rate of 2.
+    assert [world.lent("b"), world.capacities(rate_of("b"))] == pytest.approx([0, 0.5])
+
+
+def test_classes_keep_a_rate_where_exempt_ones_use_all() -> None:
+    world = World({"a": Terms(0, 0, exempt=True), "b": Terms(2e6, RATE)})
+    world.want(a=8, b=8)
+    assert world.capacities(rate_of("b")) == UNPROMISED_PART
+
+
+def test_a_loan_is_raised_only_by_what_is_not_in_use() -> None:
+    world = World({"a": Terms(2e6, RATE), "b": Terms(2e6, RATE)})
+    world.want(a=8)
+    assert world.lent("a") == pytest.approx(6)
+    world.leases.in_use[loan_of("a")] = 6e6 / RATE
+    world.want(b=8)
+    # 8 - 2 - 2 = 4 MB/s are left, 2 for each; a still uses 6.
+    assert [world.lent("a"), world.lent("b")] == pytest.approx([2, 0])
+    world.leases.in_use[loan_of("a")] = 3e6 / RATE
+    world.lend()  # again, though no demand has changed
+    assert world.lent("b") == pytest.approx(1)
+    world.leases.in_use |= {loan_of("a"): 2e6 / RATE, loan_of("b"): 1e6 / RATE}
+    world.lend()
+    assert world.lent("b") == pytest.approx(2)
+
+
+def test_a_class_without_a_demand_has_no_loan() -> None:
+    world = World(ALL)
+    world.want(a=8)
+    del world.leases.demands[loan_of("a")]
+    world.lend({loan_of("a")})
+    assert world.lent("a") == 0
+    assert not list(world.capacities.states())
+
+
+def test_a_capacity_is_divided_again_after_some_ms_only() -> None:
+    world = World(ALL)
+    world.want(a=8)
+    world.leases.demands[loan_of("b")] = 1.0
+    world.capacities.lend(world.leases, {loan_of("b")}, world.now_ms + LEND_MS - 1)
+    assert world.lent("b") == 0
+    world.capacities.lend(world.leases, set(), world.now_ms + LEND_MS)
+    (state,) = world.capacities.states()
+    assert [one.demand for one in state.classes] == [8e6, 8e6]
+
+
+def test_each_broker_has_a_capacity_of_its_own() -> None:
+    world = World(ALL, cluster=False)
+    for broker in (1, 2):
+        world.leases.demands[loan_of("a", broker)] = 1.0
+    world.lend({loan_of("a", 1), loan_of("a", 2)})
+    assert [world.capacities(loan_of("a", broker)) * RATE for broker in (1, 2)] == pytest.approx([4e6, 4e6])
+    assert {state.broker for state in world.capacities.states()} == {1, 2}
+
+
+def test_altered_terms_are_used_at_once() -> None:
+    world = World(ALL)
+    world.want(a=8, b=8)
+    world.quotas.classes["a"] = Terms(4e6, 4e6)
+    world.quotas.revision += 1
+    world.lend()
+    assert [world.lent("a"), world.lent("b")] == pytest.approx([0, 2])
+
+
+def test_a_capacity_that_goes_away_ends_loans_and_restores_rates() -> None:
+    world = World({"a": Terms(6e6, RATE), "b": Terms(4e6, RATE)})
+    world.want(a=8, b=8)
+    world.leases.changed.clear()
+    world.quotas.stated = None
+    world.quotas.revision += 1
+    world.lend()
+    assert [world.capacities(rate_of(name)) for name in "ab"] == [1.0, 1.0]
+    assert set(world.leases.changed) == {rate_of("a"), rate_of("b")}
+    assert not list(world.capacities.states())
+
+
+def test_a_lessor_that_begins_has_no_demands() -> None:
+    world = World({"a": Terms(6e6, RATE), "b": Terms(4e6, RATE)})
+    world.want(a=8, b=8)
+    assert world.capacities.begin()(rate_of("a")) == 1.0
+
+
+def test_a_demand_beyond_what_the_weight_gives_changes_nothing() -> None:
+    honest, lying = World(ALL), World(ALL)
+    honest.want(a=4.25, b=8, c=8)
+    lying.want(a=8, b=8, c=8)
+    assert lying.lent("a") == pytest.approx(honest.lent("a"))
+
+
+def test_other_definitions_with_the_same_revision_are_read() -> None:
+    world = World(ALL)
+    world.want(a=8, b=8)
+    world.quotas = Stated({**ALL, "a": Terms(4e6, 4e6)})
+    world.lend()
+    assert [world.lent("a"), world.lent("b")] == pytest.approx([0, 2])
+
+
+def test_a_demand_that_came_before_its_capacity_is_served_when_that_is_stated() -> None:
+    world = World(ALL)
+    stated, world.quotas.stated = world.quotas.stated, None
+    world.want(a=8)
+    assert world.lent("a") == 0
+    world.quotas.stated = stated
+    world.quotas.revision += 1
+    world.lend()
+    assert world.lent("a") == pytest.approx(4)  # 8 - 4
+
+
+def test_a_capacity_of_the_cluster_becomes_one_of_each_broker() -> None:
+    world = World(ALL)
+    for broker in (1, 2):
+        world.leases.demands[loan_of("a", broker)] = 0.75
+    world.lend({loan_of("a", 1), loan_of("a", 2)})
+    # 8 MB/s for both, of which each is promised 4.
+    assert [world.capacities(loan_of("a", broker)) for broker in (1, 2)] == [0, 0]
+    world.quotas.stated = Capacity(RATE, cluster=False)
+    world.quotas.revision += 1
+    world.lend()
+    # 6 MB/s wanted at each, of which 4 are promised.
+    assert [world.capacities(loan_of("a", broker)) * RATE for broker in (1, 2)] == pytest.approx([2e6, 2e6])

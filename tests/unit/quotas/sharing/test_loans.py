@@ -1,0 +1,264 @@
+"""Loans from the holder to a limiter: they are leased as shares are, and lapse LOAN_MS after the report."""
+
+import pytest
+
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import BucketKey, Entity
+from quotas.definitions.kinds import CEILINGS, EXEMPT, PRODUCE
+from quotas.engine import Engine
+from quotas.limiters.limiter import ADMITTED
+from quotas.options import EngineOptions, Policy
+from quotas.sharing.budgets import Budgets, budget_key
+from quotas.sharing.capacities import Capacities
+from quotas.sharing.lease_values import (
+    DEFAULT_KEY,
+    LOAN_MS,
+    Grants,
+    LeaseTerms,
+    LesseeId,
+    Report,
+    Wish,
+    loan_key,
+)
+from quotas.sharing.lessee import Lessee
+from quotas.sharing.lessor import Lessor
+from quotas.sharing.member import Member
+
+TERMS = LeaseTerms(15_000, 1000, 4)
+ALONE = LeaseTerms(15_000, 100, 1, never_lent=0.0)
+LIMITER_KEY = (PRODUCE.key, BucketKey(None, "a"), -1)
+KEY = budget_key(LIMITER_KEY)
+LOAN = loan_key(KEY)
+MB = 1_000_000
+WAITS = Wish(1.0, 1.0)
+
+
+def leased(shares: dict[str, float | None]) -> Lessee:
+    """A process with these shares since 0 ms."""
+    one = Lessee(TERMS, LesseeId("w", 1), 0)
+    one.report(0)
+    assert one.take(Grants(1, 1, 1, 1, 15_000, {DEFAULT_KEY: 0.25, **shares}, True, 4), 0)
+    return one
+
+
+# -- the lessee
+
+
+def test_a_loan_without_a_grant_is_nothing() -> None:
+    assert leased({}).share(LOAN, 0) == 0.0
+
+
+def test_a_loan_lapses_a_second_after_the_report_and_the_share_does_not() -> None:
+    one = leased({LOAN: 0.5, KEY: 0.75})
+    assert (one.share(LOAN, LOAN_MS - 1), one.share(LOAN, LOAN_MS)) == (0.5, 0.0)
+    assert one.share(KEY, LOAN_MS) == 0.75
+    assert one.usable_until_ms == LOAN_MS
+
+
+def test_grants_that_change_nothing_renew_a_loan() -> None:
+    one = leased({LOAN: 0.5})
+    one.report(900)
+    assert one.take(Grants(1, 1, 2, 2, 15_000, {}, False, 4), 910)
+    assert one.share(LOAN, 900 + LOAN_MS - 1) == 0.5
+
+
+def test_grants_for_an_old_report_renew_no_loan() -> None:
+    one = leased({LOAN: 0.5})
+    assert one.lapse(LOAN_MS)
+    one.report(1100)
+    assert one.take(Grants(1, 1, 2, 2, 15_000, {}, False, 4), 1100 + LOAN_MS)
+    assert one.share(LOAN, 1100 + LOAN_MS) == 0.0
+
+
+def test_a_process_with_a_loan_reports_four_times_before_it_lapses() -> None:
+    one = leased({LOAN: 0.5})
+    one.report(1000)
+    assert not one.due(1000 + LOAN_MS // 4 - 1)
+    assert one.due(1000 + LOAN_MS // 4)
+
+
+def test_a_process_that_is_cut_off_borrows_nothing() -> None:
+    one = leased({LOAN: 0.5})
+    assert one.share(LOAN, 15_000) == 0.0
+    assert one.share(KEY, 15_000) == 0.25
+
+
+# -- the lessor
+
+
+def report(name: LesseeId, session: int, number: int, applied: int, wishes: dict[str, Wish | None]) -> Report:
+    held = {} if session else {DEFAULT_KEY: TERMS.least}
+    return Report(name, session, number, applied, wishes, held, 4)
+
+
+def stated(**values: float) -> Definitions:
+    """A capacity of 8 MB/s, and a class that is promised 2."""
+    own = {PRODUCE.key: 2.0 * MB, CEILINGS[PRODUCE.key]: 8.0 * MB, **values}
+    return Definitions({Entity(capacity="cluster"): {PRODUCE.key: 8 * MB}, Entity(client_id="a"): own})
+
+
+def test_loans_of_a_lessee_that_is_not_heard_are_lent_to_others_after_a_second_and_the_slack() -> None:
+    definitions = stated()
+    holder = Lessor(TERMS, 1, Capacities(lambda: definitions), 0, 0)
+    a, b = LesseeId("a", 1), LesseeId("b", 1)
+    holder.report(report(a, 0, 1, 0, {LOAN: WAITS}), 0)
+    granted = dict(holder.grants(0))[a].shares[LOAN]
+    # 8 MB/s less the class's own 2 MB/s, of which half a percent is never leased.
+    assert granted == pytest.approx(6 / 8 * 0.995)
+    holder.report(report(b, 0, 1, 0, {LOAN: WAITS}), 100)
+    until_ms = LOAN_MS + TERMS.slack_ms
+    assert not dict(holder.grants(until_ms - 1)).get(b, _NOTHING).shares.get(LOAN)
+    holder.report(report(b, 2, 2, 1, {}), until_ms)
+    found = dict(holder.grants(until_ms))
+    # Half of it: the other's demand is still known.
+    assert found[b].shares[LOAN] == pytest.approx(6 / 8 * 0.995 / 2, rel=0.01)
+    assert holder.used(LOAN) <= 6 / 8
+
+
+_NOTHING = Grants(1, 1, 1, 1, 1, {}, False, 4)
+
+
+def test_shares_without_a_demand_are_lowered_in_proportion() -> None:
+    # A process by itself that makes no connection wait keeps a rate when the capacity shrinks.
+    parts = {KEY: 1.0}
+    lessor = Lessor(ALONE, 1, lambda key: parts.get(key, 1.0), 0, 0)
+    lessor.report(Report(LesseeId("a", 1), 0, 1, 0, {KEY: None}, {DEFAULT_KEY: 1.0, KEY: 1.0}, 1), 0)
+    list(lessor.grants(0))
+    parts[KEY] = 0.6
+    lessor.resized(KEY)
+    lessor.report(Report(LesseeId("a", 1), 1, 2, 1, {}, {}, 1), 100)
+    ((_, grants),) = lessor.grants(100)
+    assert grants.shares == {KEY: pytest.approx(0.6)}
+
+
+# -- the member
+
+
+def test_a_member_lends_on_what_it_has_borrowed_and_takes_it_back_when_it_is_not_heard() -> None:
+    member = Member(Lessee(TERMS, LesseeId("m", 1), 0), LeaseTerms(15_000, 100, 1), 0)
+    worker = Lessee(LeaseTerms(15_000, 100, 1), LesseeId("w", 1), 0)
+
+    def exchange(now_ms: int) -> None:
+        for _ in range(3):
+            member.workers.report(worker.report(now_ms), now_ms)
+            for _, grants in member.grants(now_ms):
+                assert worker.take(grants, now_ms)
+                worker.confirm()
+
+    number = member.lessee.report(0).number
+    assert member.take(Grants(1, 1, 1, number, 15_000, {DEFAULT_KEY: 0.25, LOAN: 0.5}, True, 4), 0)
+    worker.wish({LOAN: WAITS})
+    exchange(0)
+    assert worker.share(LOAN, 0) == pytest.approx(0.5 * 0.995)
+    exchange(LOAN_MS)
+    assert worker.share(LOAN, LOAN_MS) == 0.0
+
+
+def test_a_lease_from_a_member_that_is_cut_off_ends_no_later_than_its_next_lease() -> None:
+    member = Member(Lessee(TERMS, LesseeId("m", 1), 0), LeaseTerms(15_000, 100, 1), 0)
+    worker = Lessee(LeaseTerms(15_000, 100, 1), LesseeId("w", 1), 0)
+    opening = member.report(0)
+    assert opening is not None
+    member.workers.report(worker.report(700), 700)
+    for _, grants in member.grants(700):
+        worker.take(grants, 700)
+    assert member.take(Grants(1, 1, 1, opening.number, 15_000, {DEFAULT_KEY: 0.25}, True, 4), 800)
+    assert worker.until_ms <= member.lessee.until_ms == 15_000
+
+
+# -- the engine of a process by itself
+
+
+class Process:
+    """A process by itself, with a lessor of its own (`proxy.process.shares.OwnShares`)."""
+
+    def __init__(self, definitions: Definitions, policy: Policy = "schedule") -> None:
+        self.options = EngineOptions(policy=policy, scope="cluster")
+        self.engine = Engine(self.options, definitions)
+        self.lessee = Lessee(ALONE, LesseeId("p", 1), 0, cut_off=1.0, first=1.0)
+        self.lessor = Lessor(ALONE, 1, Capacities(lambda: self.engine.definitions), 0, 0)
+        self.budgets = Budgets(self.engine, self.lessee, 0)
+        self.now_ms = 0
+        self.client = self.engine.client("", "a", 1).produce
+        self.flow = self.client.flow()
+
+    def begin(self) -> None:
+        self.engine.lend(self.budgets)
+
+    def update(self, definitions: Definitions, policy: Policy = "schedule") -> None:
+        options = EngineOptions(policy=policy, scope="cluster")
+        self.engine.update(options, definitions, self.now_ms)
+
+    def step(self) -> None:
+        found = self.budgets.report(self.now_ms)
+        if found is not None:
+            self.lessor.report(found, self.now_ms)
+            for _, grants in self.lessor.grants(self.now_ms):
+                self.budgets.take(grants, self.now_ms)
+
+    def rate(self, seconds: int = 4) -> float:
+        """What passes of one greedy connection in MB/s, in the last second of some."""
+        passed = next_ms = 0
+        begin_ms = self.now_ms + 1000 * (seconds - 1)
+        for _ in range(100 * seconds):
+            self.now_ms += 10
+            if self.now_ms % 50 == 0:
+                self.step()
+            for _ in range(100):
+                if self.now_ms < next_ms:
+                    break
+                decision = self.client.produce(self.flow, 20_000, self.now_ms)
+                next_ms = decision.hold_until_ms or self.now_ms + decision.throttle_ms
+                if not decision.hold_until_ms:
+                    passed += 20_000 * (self.now_ms > begin_ms)
+        return passed / MB
+
+
+def test_a_class_borrows_as_soon_as_a_capacity_is_stated_and_no_longer() -> None:
+    limited = Definitions({Entity(client_id="a"): {PRODUCE.key: 2 * MB}})
+    process = Process(limited)
+    assert process.rate() == pytest.approx(2, rel=0.03)
+    process.begin()
+    process.update(stated())
+    assert process.rate() == pytest.approx(8, rel=0.03)
+    process.update(limited)
+    assert process.rate() == pytest.approx(2, rel=0.03)
+
+
+def test_a_ceiling_and_a_capacity_that_change_are_used_at_once() -> None:
+    process = Process(stated())
+    process.begin()
+    assert process.rate() == pytest.approx(8, rel=0.03)
+    process.update(stated(**{CEILINGS[PRODUCE.key]: 3.0 * MB}))
+    assert process.rate() == pytest.approx(3, rel=0.03)
+    smaller = stated()
+    smaller.put(Entity(capacity="cluster"), {PRODUCE.key: 5 * MB}, "test")
+    process.update(smaller)
+    assert process.rate() == pytest.approx(5, rel=0.03)
+
+
+def test_policy_kip13_has_no_loans_and_back_has_them() -> None:
+    process = Process(stated())
+    process.begin()
+    assert process.rate() == pytest.approx(8, rel=0.03)
+    process.update(stated(), policy="kip13")
+    assert process.rate(30) <= 2.1
+    process.update(stated())
+    assert process.rate() == pytest.approx(8, rel=0.03)
+
+
+def test_an_exempt_class_is_counted_and_not_delayed() -> None:
+    process = Process(stated(**{EXEMPT: 1.0}))
+    process.begin()
+    for now_ms in range(0, 1000, 10):
+        assert process.client.produce(process.flow, MB, now_ms) is ADMITTED
+    assert process.client.total == 100 * MB
+
+
+def test_a_class_that_is_exempt_no_more_is_limited_without_a_burst() -> None:
+    process = Process(stated(**{EXEMPT: 1.0}))
+    process.begin()
+    process.client.produce(process.flow, MB, 0)
+    process.update(stated())
+    assert process.rate(1) == pytest.approx(8, abs=2)
+    assert process.rate() == pytest.approx(8, rel=0.03)

@@ -1,0 +1,116 @@
+"""A process's leases of several parts of the keys, each from a lessor of its own."""
+
+import pytest
+
+from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report, Wish
+from quotas.sharing.lessee import Lessee
+from quotas.sharing.lessor import Lessor
+from quotas.sharing.parts import PartLeasing, Parts, part_of
+
+TERMS = LeaseTerms(15_000, 1000, 4)
+PARTS = 4
+KEYS = [f"producer_byte_rate@-1 -=:client-{number}" for number in range(64)]
+
+
+class Process:
+    """A process that uses its shares itself, and a lessor of each part."""
+
+    def __init__(self) -> None:
+        self.parts = Parts([Lessee(TERMS, LesseeId("a", 1), 0) for _ in range(PARTS)])
+        self.wishes: dict[str, Wish] = {}
+        self.lessors = [Lessor(TERMS, part, lambda _: 1.0, 0, 0) for part in range(PARTS)]
+        self.links = [PartLeasing(self.parts, self, part) for part in range(PARTS)]
+
+    def report(self, now_ms: int) -> Report | None:
+        """Return the report that is due."""
+        self.parts.expire(now_ms)
+        self.parts.wish(self.wishes)
+        return self.parts.report(now_ms) if self.parts.due(now_ms) else None
+
+    def take(self, grants: Grants, now_ms: int) -> bool:
+        """Apply grants."""
+        taken = self.parts.take(grants, now_ms)
+        if taken:
+            self.parts.confirm()
+        return taken
+
+    def exchange(self, now_ms: int, parts: range = range(PARTS)) -> list[set[str]]:
+        """Report to the lessors of these parts; return the keys that each was told of."""
+        told = []
+        for part in parts:
+            report = self.links[part].report(now_ms)
+            if report is None:
+                continue
+            told.append(set(report.wishes))
+            self.lessors[part].report(report, now_ms)
+            for _, grants in self.lessors[part].grants(now_ms):
+                self.links[part].take(grants, now_ms)
+        return told
+
+    def run(self, until_ms: int, parts: range = range(PARTS)) -> None:
+        """Exchange with these lessors until then."""
+        for now_ms in range(0, until_ms, 100):
+            self.exchange(now_ms, parts)
+
+
+def test_each_demand_is_told_to_the_lessor_of_its_part_alone() -> None:
+    process = Process()
+    process.run(2000)
+    process.wishes = dict.fromkeys(KEYS, Wish(1.0, 1.0))
+    told: list[set[str]] = [set() for _ in range(PARTS)]
+    for now_ms in range(2000, 2400, 100):
+        for part in range(PARTS):
+            for keys in process.exchange(now_ms, range(part, part + 1)):
+                told[part] |= keys
+    assert [{part_of(key, PARTS) for key in keys} for keys in told] == [{part} for part in range(PARTS)]
+    assert set.union(*told) == set(KEYS)
+
+
+def test_key_has_the_share_that_the_lessor_of_its_part_has_granted() -> None:
+    process = Process()
+    process.wishes = dict.fromkeys(KEYS, Wish(1.0, 1.0))
+    process.run(3000, range(1))
+    for key in KEYS:
+        expected = pytest.approx(0.995) if part_of(key, PARTS) == 0 else TERMS.least
+        assert process.parts.share(key, 3000) == expected
+
+
+def test_default_share_is_the_smallest_of_all_parts() -> None:
+    process = Process()
+    process.run(2000, range(1, PARTS))
+    assert process.parts.share(DEFAULT_KEY, 2000) == TERMS.least
+    process.run(2000)
+    assert process.parts.share(DEFAULT_KEY, 2000) == pytest.approx(0.995 / 4)
+
+
+def test_shares_are_read_again_when_the_first_of_the_leases_ends() -> None:
+    process = Process()
+    process.exchange(1000, range(1))
+    process.exchange(4000, range(1, PARTS))
+    parts = process.parts
+    assert parts.leased(5000)
+    assert parts.usable_until_ms == parts.until_ms == 1000 + TERMS.lease_ms
+    assert parts.leased(1000 + TERMS.lease_ms)
+    assert parts.usable_until_ms == parts.until_ms == 4000 + TERMS.lease_ms
+    assert not parts.leased(4000 + TERMS.lease_ms)
+    assert parts.until_ms == -1
+
+
+def test_part_whose_lease_has_ended_is_cut_off_and_the_others_are_not() -> None:
+    process = Process()
+    process.wishes = dict.fromkeys(KEYS, Wish(1.0, 1.0))
+    process.run(3000)
+    for now_ms in range(3000, 20_000, 100):
+        process.exchange(now_ms, range(1, PARTS))
+    assert process.parts.cut_off(20_000)
+    for key in KEYS:
+        expected = TERMS.equal if part_of(key, PARTS) == 0 else pytest.approx(0.995)
+        assert process.parts.share(key, 20_000) == expected
+
+
+def test_any_key_has_a_part() -> None:
+    assert part_of("producer_byte_rate@-1 -=:\ud800", 64) in range(64)
+    assert part_of(KEYS[0], 1) == 0
+    counts = [sum(part_of(f"{key} {number}", 8) == 0 for key in KEYS) for number in range(8)]
+    assert min(counts) > 0
+    assert max(counts) < 32
