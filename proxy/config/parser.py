@@ -47,7 +47,7 @@ _QUOTAS_FILE: Final = (
 # The files
 
 
-FILE_BYTES_MAX: Final = 64 * 1024**2  # a quotas file of 200,000 clients takes about 15 MB
+FILE_BYTES_MAX: Final = 256 * 1024**2  # a quotas file of a million clients with two limits takes about 110 MB
 CONFIG_BYTES_MAX: Final = 16 * 1024**2  # 100,000 topics in a list of throttled replicas
 
 

@@ -113,6 +113,8 @@ class TopicLog:
         spec: the name of the topic and its required properties.
         committed: whether records are appended in transactions, by `proxy.topics.writers`. Then only committed records
             are read, and this log cannot append any.
+        paced: whether the log pauses between portions, so that the event loop has half of the processor. It is asked
+            after each portion, in the log's thread; False as long as no client is served, so that a start is short.
 
     Attributes:
         inbox: the queue of the portions that were read.
@@ -123,7 +125,13 @@ class TopicLog:
     """
 
     def __init__(
-        self, thread: LoopThread, access: Access, spec: TopicSpec, *, committed: bool = False
+        self,
+        thread: LoopThread,
+        access: Access,
+        spec: TopicSpec,
+        *,
+        committed: bool = False,
+        paced: Callable[[], bool] = lambda: True,
     ) -> None:
         self.inbox = Inbox()
         self.problem: Problem | None = None
@@ -131,6 +139,7 @@ class TopicLog:
         self.wanted: Callable[[Record], bool] | None = None
         self.tried = False
         self._committed = committed
+        self._paced = paced
         self._thread = thread
         self._access = access
         self._spec = spec
@@ -279,8 +288,9 @@ class TopicLog:
                 kept = records if wanted is None else [record for record in records if wanted(record)]
                 dropped = len(records) - len(kept)
                 await self._deliver(kept, begins=False, complete=self._complete, dropped=dropped)
-                # As long as it has worked, so that the proxy's own loop has half of the processor.
-                await asyncio.sleep(min(time.monotonic() - began, 0.005) + 0.001)
+                if self._paced():
+                    # As long as it has worked, so that the proxy's own loop has half of the processor.
+                    await asyncio.sleep(min(time.monotonic() - began, 0.005) + 0.001)
 
     async def _deliver(
         self, records: Sequence[Record], *, begins: bool, complete: bool, dropped: int = 0

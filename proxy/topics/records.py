@@ -179,7 +179,8 @@ class Stamps:
             append at once. 0, for a single writer: each stamp must be above all earlier ones.
 
     Attributes:
-        of_keys: by key, the last stamp that was read; stamps too old by `late_us` may be left out. Empty if it is 0.
+        of_keys: by the hash of a key (the keys themselves would be a hundred bytes each), the last stamp that was read;
+            stamps too old by `late_us` may be left out. Empty if it is 0.
 
     >>> stamps = Stamps(late_us=10)
     >>> stamps.accepts(b"k", 100), stamps.accepts(b"k", 100), stamps.accepts(b"l", 90), stamps.accepts(b"m", 89)
@@ -192,7 +193,7 @@ class Stamps:
         self._late_us = late_us
         self._newest = 0  # read or written
         self._read = 0  # the greatest that was read
-        self.of_keys: dict[bytes | None, int] = {}
+        self.of_keys: dict[int, int] = {}
         self._prune_at = _PRUNED_AT
 
     def begin(self) -> None:
@@ -214,12 +215,12 @@ class Stamps:
         if not self._late_us:
             if stamp <= self._read:
                 return False
-        elif stamp < self._read - self._late_us or stamp <= self.of_keys.get(key, -1):
+        elif stamp < self._read - self._late_us or stamp <= self.of_keys.get(hash(key), -1):
             return False
         self._read = max(self._read, stamp)
         self._newest = max(self._newest, stamp)
         if self._late_us:
-            self.of_keys[key] = stamp
+            self.of_keys[hash(key)] = stamp
             if len(self.of_keys) >= self._prune_at:
                 self._prune()
         return True

@@ -46,6 +46,8 @@ GROUP: Final = "group"
 CAPACITY: Final = "capacity"
 WHEN: Final = "when"
 PARTS: Final = (USER, CLIENT_ID, IP, TOPIC, GROUP, CAPACITY, WHEN)  # an Entity's fields as the API names them
+_PARTS: Final = frozenset(PARTS)
+_OWN_PARTS: Final = frozenset(PARTS[4:])  # not in Kafka
 # A filter component of this type, which matches any name, asks for Sluice's own entities and keys as well.
 EVERYTHING: Final = "sluice"
 
@@ -140,11 +142,16 @@ def text_of(entity: Entity) -> str:
 def entity_of_parts(parts: Parts) -> Entity | None:
     """Convert an entity from Kafka's types and names; None if it has an entity type that is unknown here."""
     names: dict[str, Name] = {kind: DEFAULT if name is None else name for kind, name in parts}
-    if not names or not set(names) <= set(PARTS):
+    if not names or not names.keys() <= _PARTS:
         return None
-    user, client_id, ip, topic, *own = (names.get(kind) for kind in PARTS)
-    group, capacity, when = (name.value if isinstance(name, Default) else name for name in own)
-    return canonical(Entity(user, client_id, ip, topic, group, capacity, when))
+    find = names.get
+    entity = Entity(find(USER), find(CLIENT_ID), find(IP), find(TOPIC))
+    if not _OWN_PARTS.isdisjoint(names):
+        group, capacity, when = (
+            name.value if isinstance(name, Default) else name for name in map(find, PARTS[4:])
+        )
+        entity = entity._replace(group=group, capacity=capacity, when=when)
+    return canonical(entity)
 
 
 def _contradictions(

@@ -188,10 +188,7 @@ def read_setting(entity: Entity, limit: str, value: bytes | None) -> Setting | N
         return None
     if len(value) > VALUE_BYTES_MAX:
         raise RecordError("size", f"a value of {len(value)} bytes")
-    version = _decoded(_VERSION, value, "value").v
-    if version != VERSION or isinstance(version, bool):
-        raise RecordError("version", f"version {str(version)[:20]} is unknown to this Sluice")
-    found = _decoded(_VALUE, value, "value")
+    found = _read_value(value)
     try:
         check_value(entity, limit, found.value, limit)
     except DefinitionError as error:
@@ -199,13 +196,26 @@ def read_setting(entity: Entity, limit: str, value: bytes | None) -> Setting | N
     return Setting(found.value, _author(found))
 
 
+def _read_value(value: bytes) -> _Value:
+    try:
+        found = _VALUE.decode(value)
+    except (ValueError, RecursionError):
+        found = None
+    if found is None or found.v != VERSION:  # of another version, which may have other fields, or damaged
+        version = _decoded(_VERSION, value, "value").v
+        if version != VERSION or isinstance(version, bool):
+            raise RecordError("version", f"version {str(version)[:20]} is unknown to this Sluice")
+        return _decoded(_VALUE, value, "value")
+    return found
+
+
 def _author(found: _Value) -> Author | None:
     """Return who set a limit; None unless the record has name, address and time."""
-    texts = [text for text in (found.name, found.address, found.at) if isinstance(text, str)]
-    if len(texts) < 3:
+    name, address, at = found.name, found.address, found.at
+    if not (isinstance(name, str) and isinstance(address, str) and isinstance(at, str)):
         return None
-    name, address, at = (text[:_AUTHOR_CHARACTERS_MAX] for text in texts)
-    return Author(name, address, at)
+    most = _AUTHOR_CHARACTERS_MAX
+    return Author(name[:most], address[:most], at[:most])
 
 
 def _said(author: Author) -> tuple[str, str, str]:

@@ -21,7 +21,6 @@ than 0, whole numbers for byte rates. An error names the table's index, the key 
 watches files; this module converts text. The literal name "<default>" cannot be written; in Kafka it can (KAFKA-18808).
 """
 
-import io
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -239,7 +238,7 @@ def parse(text: str, static: StaticQuotas | None = None) -> Definitions:
     linked: dict[str, Entries] = {}
     places = _Places()
     known: set[str] = set()
-    for index, block in enumerate(blocks(io.StringIO(text, newline="\n"))):
+    for index, block in enumerate(blocks(_lines_of(text))):
         if index == 0:
             if not is_preamble(block):
                 return _parse_whole(text, static)
@@ -252,6 +251,15 @@ def parse(text: str, static: StaticQuotas | None = None) -> Definitions:
         _take(definitions, linked, known, kind, found, path)
     _put_linked(definitions, linked)
     return definitions
+
+
+def _lines_of(text: str) -> Iterator[str]:
+    """Yield the lines with their ends, one after the other: `io.StringIO` has four bytes a letter."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start) + 1 or len(text)
+        yield text[start:end]
+        start = end
 
 
 def piece(block: str, path: str) -> tuple[str, Entries]:
@@ -306,12 +314,12 @@ def _take(
     name, entries = _piece(kind, found, path)
     if name in known:
         raise DefinitionError(path, f"{_describe(kind, entries)} is defined twice")
-    known.add(name)
     if kind != QUOTA or entries[0][0].group is not None:
+        known.add(name)
         linked[name] = entries
         return
     entity, values = entries[0]
-    definitions.put(entity, values, path)
+    known.add(definitions.put(entity, values, path))
 
 
 def _put_linked(definitions: Definitions, linked: Mapping[str, Entries]) -> None:
@@ -603,7 +611,7 @@ class Document:
                 if kind != QUOTA or entries[0][0].group is not None:
                     linked[name] = entries
                 else:
-                    changed.put(*entries[0], path)
+                    name = changed.put(*entries[0], path)  # the same text, which is then once in memory
             if name in pieces:
                 raise DefinitionError(path, "this entity is defined twice")
             if len(pieces) > ENTITIES_MAX:

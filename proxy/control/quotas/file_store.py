@@ -209,7 +209,10 @@ class FileStore(QuotaStore):
         self._path, self._document, self.file_signature = path, document, now
         if old is not None:
             old.empty(self.with_pauses)
-        changer = None if self.starting else Changer(By(path.name))
+        if self.starting:
+            self.replace(changed)
+            return
+        changer = Changer(By(path.name))
         self.apply(changed.entries(), changer)
         self.remove(gone, changer)
 

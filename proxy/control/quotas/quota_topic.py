@@ -57,7 +57,9 @@ class QuotaTopic:
 
         quotas = config.quotas
         self._thread = LoopThread("topics")
-        self.log = TopicLog(self._thread, access, compacted_spec(quotas.topic))
+        self.log = TopicLog(
+            self._thread, access, compacted_spec(quotas.topic), paced=lambda: self.store.ready
+        )
         self.events = EventLog(self._thread, access, audit_spec(quotas)) if quotas.audit_topic else None
         self.store = TopicStore(
             quotas,

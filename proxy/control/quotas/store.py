@@ -292,12 +292,25 @@ class QuotaStore(ABC):
         Args:
             changer: see `apply`.
         """
-        gone = self.removed_entities(found)
         before = self.version
+        if self.starting and not before:
+            self._fill(found)
+            return self.version != before
+        gone = self.removed_entities(found)
         self.apply(found.entries(), changer)
         deque(self.with_pauses(found.drain()), 0)
         self.remove(gone, changer)
         return self.version != before
+
+    def _fill(self, found: Definitions) -> None:
+        """Put the quotas of `found` in force where none are yet but those that the command line sets."""
+        self.version += len(found)
+        for entity in self._overrides:
+            self.definitions.put(entity, {})
+        self.definitions.take(found)
+        for entity, values in self._overrides.items():
+            self.definitions.put(entity, values)
+        self.elapse()
 
     def removed_entities(self, found: Definitions) -> list[str]:
         """Return the codes (`quotas.definitions.entities.code`) of the entities in force that are not in `found`."""

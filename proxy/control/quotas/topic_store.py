@@ -163,7 +163,7 @@ class Snapshot:
         """
         try:
             with open_text(self.path, _BYTES_MAX) as file:
-                return _read(with_pauses(file), topic)
+                return _read(file, topic)  # without pauses: before any client is served
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError, DefinitionError) as error:
@@ -186,8 +186,9 @@ def _lines(place: Place, entries: Iterable[tuple[Entity, Mapping[str, float]]]) 
     yield encode(_Tail(count, digest.hexdigest())) + b"\n"
 
 
-def _read(lines: Iterator[str], topic: str) -> tuple[Place, Definitions]:
+def _read(lines: Iterable[str], topic: str) -> tuple[Place, Definitions]:
     digest = hashlib.sha256()
+    lines = iter(lines)
     first = next(lines, "")
     digest.update(first.encode())
     place = _PLACE.decode(first)

@@ -18,6 +18,7 @@ from quotas.errors import DefinitionError
 RATE = "producer_byte_rate"
 PERCENTAGE = "request_percentage"
 CONNECTIONS = "connection_creation_rate"
+AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
 def produce(rates: dict[tuple[Name, Name], float], static: StaticQuotas | None = None) -> Definitions:
@@ -94,6 +95,36 @@ def test_drained_definitions_are_empty() -> None:
     assert len(list(found.drain())) == 3  # two entities, one user
     assert found == Definitions()
     assert not found.names_user("u")
+
+
+def test_entries_that_are_taken_are_as_if_they_were_put() -> None:
+    entries = {
+        Entity("u", "c"): {RATE: 1.0, PERCENTAGE: 2.0},
+        Entity(topic="orders"): {RATE: 3.0},
+        Entity(group="web"): {RATE: 4.0},
+        Entity(client_id="web-*", group="web"): {"member": 1.0},
+        Entity(capacity="broker"): {RATE: 9.0},
+        Entity("night", when="hours=mon-sun"): {RATE: 5.0},
+        Entity("night"): {RATE: 6.0},
+    }
+    wanted, found, other = Definitions(entries), Definitions(), Definitions(entries)
+    changed: list[str] = []
+    found.changed = changed.append
+    for definitions in (wanted, found):
+        definitions.keep_digest()
+    found.elapse(AT)
+    found.take(other)
+    for definitions in (wanted, found):
+        definitions.elapse(AT)
+    assert found == wanted
+    assert (found.digest, found.capacities) == (wanted.digest, wanted.capacities)
+    assert set(changed) == set(wanted.codes_in_force())
+    assert found.limited_topics == wanted.limited_topics == ("orders",)
+    assert [found.names_user(user) for user in ("u", "night", "v")] == [True, True, False]
+    for user, client_id in (("u", "c"), ("night", "c"), ("", "web-1"), ("v", "c")):
+        assert found.limit(RATE, user, client_id) == wanted.limit(RATE, user, client_id)
+    assert found.limit(RATE, "night", "c")[0] == 5.0
+    assert (len(other), other.limit(RATE, "u", "c")[0]) == (0, None)
 
 
 def test_owner_of_a_copy_learns_which_entities_have_changed() -> None:
