@@ -21,7 +21,7 @@ from typing import Any, Final
 from proxy.config import Address
 from proxy.fleet.calls import Responding
 from proxy.fleet.ends import ENDED_BY_PEER, Ends, Place, Sign, place_of
-from proxy.fleet.facts import ENDED, LISTENS, PART
+from proxy.fleet.facts import ENDED, LISTENS, PART, part_of_connection
 from proxy.fleet.messages import (
     KEYS_SHOWN_MAX,
     Facts,
@@ -754,13 +754,13 @@ class HolderPort(Seat):
     def _take(self, link: _Link, message: Message) -> bool:
         """Handle a member's message; returns whether another may follow."""
         if isinstance(message, Report):
+            if link.lessee is None:
+                link.seat = self._seat_of(link.facts.get(PART))
             link.seat.report(link, message)
         elif isinstance(message, Told):
             link.facts, link.place = message.facts, place_of(link.writer, message.facts.get(LISTENS))
             if link.lessee is not None:
                 link.seat.told(link, link.lessee)
-            else:
-                link.seat = self._seat_of(message.facts.get(PART, "0"))
         elif isinstance(message, Question):
             if link.lessee is None or link.seat is not self or self.leading() is None:
                 raise _RefusedError("not_holder", "this process is not the holder of the fleet")
@@ -773,12 +773,16 @@ class HolderPort(Seat):
             raise MessageError(f"a member sends no {type(message).__name__.lower()}")
         return True
 
-    def _seat_of(self, part: str) -> Seat:
-        """Return the seat of the part that a member asks for."""
+    def _seat_of(self, part: str | None) -> Seat:
+        """Return the seat of the part that a member's facts name; None: it has one part."""
+        parts = len(self.seats)
         for number, seat in enumerate(self.seats):
-            if part == str(number):
+            if part == part_of_connection(number, parts).get(PART):
                 return seat
-        raise _RefusedError("parts", f"there is no part {part}: fleet.parts must be the same in all members")
+        asked = "all keys" if part is None else f"part {part}"
+        raise _RefusedError(
+            "parts", f"{asked} asked for: fleet.parts is {parts} here, and must be the same in all members"
+        )
 
     async def _refuse(
         self, writer: asyncio.StreamWriter, link: _Link | None, cause: str, problem: str

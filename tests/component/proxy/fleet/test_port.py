@@ -94,6 +94,28 @@ async def test_too_many_members_are_refused_with_the_key_to_raise() -> None:
         assert one.figures.received["lessees_max"] >= 1
 
 
+@pytest.mark.parametrize(
+    ("parts", "told", "asked"),
+    [
+        (4, "", "all keys asked for: fleet.parts is 4 here"),
+        (4, "0 of 2", "part 0 of 2 asked for: fleet.parts is 4 here"),
+        (4, "4 of 4", "part 4 of 4 asked for: fleet.parts is 4 here"),
+        (1, "0 of 4", "part 0 of 4 asked for: fleet.parts is 1 here"),
+    ],
+)
+async def test_member_with_another_number_of_parts_is_refused(parts: int, told: str, asked: str) -> None:
+    async with fleet(parts=parts) as one:
+        a = one.join("a", part=told) if told else one.join("a")
+        await until(lambda: asked in a.client.problem)
+        assert not one.port.lessor or not one.port.lessor.lessees
+
+
+async def test_member_that_names_its_part_of_as_many_is_served() -> None:
+    async with fleet(parts=4) as one:
+        a = one.join("a", part="0 of 4")
+        await until(lambda: a.lessee.session)
+
+
 async def test_two_processes_of_one_name_are_two_members_during_an_upgrade() -> None:
     async with fleet() as one:
         a, b = one.join("a", run=1), one.join("a", run=2)
