@@ -67,6 +67,16 @@ async def test_connection_that_breaks_is_made_again_and_shares_stay() -> None:
         assert a.share() > 0.9
 
 
+async def test_member_asks_less_often_where_it_is_refused_though_other_parts_have_leases() -> None:
+    async with fleet() as one:
+        one.port.retire("b is the holder")
+        a = one.join("a")
+        for _ in range(50):
+            a.figures.reports["granted"] += 1  # as of the connection for another part
+            await asyncio.sleep(0.05)
+        assert 2 <= one.figures.received["not_holder"] <= 8
+
+
 async def test_process_that_is_not_the_holder_says_so() -> None:
     async with fleet() as one:
         a = one.join("a")
