@@ -515,11 +515,13 @@ class Seat:
             self._flush_soon()
 
     def tick(self, *, views: bool) -> None:
-        """Send the grants that are due, and the view if `views`."""
+        """Send the grants that are due; if `views`, forget members that are gone, and send the first part's view."""
         if self._flush_handle is None:
             self._flush()
-        if views:
-            self._send_views()
+        if views and self.lessor is not None:
+            self._forget_gone(self.lessor)
+            if not self._part:
+                self._send_views()
 
     def _has_ended(self, lessee: LesseeId, sign: Sign) -> None:
         """Register that a member's process has ended: its shares become free GONE_MS later.
@@ -608,15 +610,17 @@ class Seat:
             self._enlisted = number
             self.enlists(number, lessees)
 
-    def _send_views(self) -> None:
-        view = self.view()
-        if view is None:
-            return
-        present = {member.lessee for member in view.members}
+    def _forget_gone(self, lessor: Lessor) -> None:
+        present = set(lessor.lessees)
         self._ends.keep(present)
         for known in (self._first_ms, self._last_ms):
             for lessee in known.keys() - present:
                 del known[lessee]
+
+    def _send_views(self) -> None:
+        view = self.view()
+        if view is None:
+            return
         message = write(view)
         for link in self._members.values():
             link.send(message)
@@ -678,7 +682,7 @@ class HolderPort(Seat):
             if views:
                 views_due = loop.time() + VIEW_SECONDS
             for seat in self.seats:
-                seat.tick(views=views and seat is self)
+                seat.tick(views=views)
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
