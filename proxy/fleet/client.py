@@ -127,6 +127,7 @@ class FleetClient:
         self._tls = tls
         self._link: tuple[asyncio.StreamWriter, Frames] | None = None
         self.holder_ended: Callable[[Address, int], object] = _ignore
+        self._grants = 0  # taken; the figures count those of all parts
         self._granted: tuple[Place, int] | None = None  # where the holder is that has granted, and its run
         # The same of one that has closed the connection, until it grants again, or there is another holder.
         self._suspected: tuple[Address, Place, int] | None = None
@@ -185,9 +186,9 @@ class FleetClient:
             holder, granted = self._holder(), False
             end: _End | None = _End("no_holder", NO_HOLDER)
             if holder is not None:
-                before = self._figures.reports["granted"]
+                before = self._grants
                 end = await self._attempt(holder)
-                granted = self._figures.reports["granted"] > before
+                granted = self._grants > before
             if end is not None and not self._left:
                 self._log_lost(holder, end)
             pause = PAUSE_SECONDS_MIN if granted or end is None else min(2 * pause, PAUSE_SECONDS_MAX)
@@ -346,6 +347,7 @@ class FleetClient:
 
     def _take(self, grants: Grants) -> None:
         if self._leasing.take(grants, self._now_ms()):
+            self._grants += 1
             self._figures.reports["granted"] += 1
             self.problem = ""
             self._said.clear()

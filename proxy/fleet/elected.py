@@ -104,8 +104,8 @@ UNSIGNED: Final = (
     "members differ, or a foreign client is in the group, which an authorizer at the brokers prevents"
 )
 OTHER_VERSION: Final = (
-    "the group has members of another version of Sluice, or foreign ones: all members must be of one version, so end "
-    "those of the earlier one"
+    "the group has members of another version of Sluice or with another fleet.parts, or foreign ones: both must be the "
+    "same in all members, so end those of the earlier version or number"
 )
 
 # A commit is refused: another generation has begun, or begins.

@@ -23,7 +23,7 @@ from quotas.sharing.parts import Parts
 QUOTAS: Final = "quotas"
 DIGEST: Final = "quotas_digest"
 ENDED: Final = "ended"  # the runs of the holders that a member has seen end, hexadecimal
-PART: Final = "part"  # for which part of the keys a connection is, if there are several
+PART: Final = "part"  # for which part of the keys a connection is, and of how many, if there are several
 LISTENS: Final = "listens"  # the port that a member has bound, if it may be the holder
 
 
@@ -57,6 +57,15 @@ def facts_of(
         QUOTAS: str(len(definitions)),
         DIGEST: definitions.digest,
     }
+
+
+def part_of_connection(part: int, parts: int) -> Facts:
+    """Return the fact that says for which part of the keys a connection is; none if there is one part.
+
+    >>> part_of_connection(3, 8), part_of_connection(0, 1)
+    ({'part': '3 of 8'}, {})
+    """
+    return {PART: f"{part} of {parts}"} if parts > 1 else {}
 
 
 def addresses_of(fleet: FleetOptions, admin: AdminOptions) -> Facts:

@@ -19,7 +19,7 @@ from proxy.config import Address, FleetOptions
 from proxy.events import Tell, untold
 from proxy.fleet.calls import BUSY, Respond
 from proxy.fleet.client import FleetClient
-from proxy.fleet.facts import ENDED, LISTENS, PART, state_of
+from proxy.fleet.facts import ENDED, LISTENS, part_of_connection, state_of
 from proxy.fleet.messages import NAME_BYTES_MAX, Facts, cut
 from proxy.fleet.port import HolderPort
 from proxy.fleet.secret import FleetSecret, secret_problem
@@ -282,9 +282,7 @@ class Fleet:
         """Return the facts that this member sends to a part's holder about itself; also its port, as soon as it is
         bound.
         """
-        told = dict(self._facts())
-        if self._options.parts > 1:
-            told[PART] = str(part)
+        told = {**self._facts(), **part_of_connection(part, self._options.parts)}
         if self._bound is not None:
             told[LISTENS] = str(self._bound.port)
         if self._elected is not None and self._elected.ended:

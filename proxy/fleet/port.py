@@ -21,7 +21,7 @@ from typing import Any, Final
 from proxy.config import Address
 from proxy.fleet.calls import Responding
 from proxy.fleet.ends import ENDED_BY_PEER, Ends, Place, Sign, place_of
-from proxy.fleet.facts import ENDED, LISTENS, PART
+from proxy.fleet.facts import ENDED, LISTENS, PART, part_of_connection
 from proxy.fleet.messages import (
     KEYS_SHOWN_MAX,
     Facts,
@@ -515,11 +515,13 @@ class Seat:
             self._flush_soon()
 
     def tick(self, *, views: bool) -> None:
-        """Send the grants that are due, and the view if `views`."""
+        """Send the grants that are due; if `views`, forget members that are gone, and send the first part's view."""
         if self._flush_handle is None:
             self._flush()
-        if views:
-            self._send_views()
+        if views and self.lessor is not None:
+            self._forget_gone(self.lessor)
+            if not self._part:
+                self._send_views()
 
     def _has_ended(self, lessee: LesseeId, sign: Sign) -> None:
         """Register that a member's process has ended: its shares become free GONE_MS later.
@@ -608,15 +610,17 @@ class Seat:
             self._enlisted = number
             self.enlists(number, lessees)
 
-    def _send_views(self) -> None:
-        view = self.view()
-        if view is None:
-            return
-        present = {member.lessee for member in view.members}
+    def _forget_gone(self, lessor: Lessor) -> None:
+        present = set(lessor.lessees)
         self._ends.keep(present)
         for known in (self._first_ms, self._last_ms):
             for lessee in known.keys() - present:
                 del known[lessee]
+
+    def _send_views(self) -> None:
+        view = self.view()
+        if view is None:
+            return
         message = write(view)
         for link in self._members.values():
             link.send(message)
@@ -678,7 +682,7 @@ class HolderPort(Seat):
             if views:
                 views_due = loop.time() + VIEW_SECONDS
             for seat in self.seats:
-                seat.tick(views=views and seat is self)
+                seat.tick(views=views)
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
@@ -754,13 +758,13 @@ class HolderPort(Seat):
     def _take(self, link: _Link, message: Message) -> bool:
         """Handle a member's message; returns whether another may follow."""
         if isinstance(message, Report):
+            if link.lessee is None:
+                link.seat = self._seat_of(link.facts.get(PART))
             link.seat.report(link, message)
         elif isinstance(message, Told):
             link.facts, link.place = message.facts, place_of(link.writer, message.facts.get(LISTENS))
             if link.lessee is not None:
                 link.seat.told(link, link.lessee)
-            else:
-                link.seat = self._seat_of(message.facts.get(PART, "0"))
         elif isinstance(message, Question):
             if link.lessee is None or link.seat is not self or self.leading() is None:
                 raise _RefusedError("not_holder", "this process is not the holder of the fleet")
@@ -773,12 +777,16 @@ class HolderPort(Seat):
             raise MessageError(f"a member sends no {type(message).__name__.lower()}")
         return True
 
-    def _seat_of(self, part: str) -> Seat:
-        """Return the seat of the part that a member asks for."""
+    def _seat_of(self, part: str | None) -> Seat:
+        """Return the seat of the part that a member's facts name; None: it has one part."""
+        parts = len(self.seats)
         for number, seat in enumerate(self.seats):
-            if part == str(number):
+            if part == part_of_connection(number, parts).get(PART):
                 return seat
-        raise _RefusedError("parts", f"there is no part {part}: fleet.parts must be the same in all members")
+        asked = "all keys" if part is None else f"part {part}"
+        raise _RefusedError(
+            "parts", f"{asked} asked for: fleet.parts is {parts} here, and must be the same in all members"
+        )
 
     async def _refuse(
         self, writer: asyncio.StreamWriter, link: _Link | None, cause: str, problem: str

@@ -143,8 +143,13 @@ class Lessee:
         """Whether the lease has ended, or none has begun in time, so that other processes may use this one's shares."""
         return not self.leased(now_ms) and (self._until_ms >= 0 or now_ms >= self._begins_until_ms)
 
-    def next_until_ms(self, now_ms: int) -> int:
-        """Return the earliest end of a lease that is yet to come; each begins when an opening report was sent."""
+    def lends_until_ms(self, now_ms: int) -> int:
+        """Return when what this process leases on now has to end: with its lease.
+
+        Without one it is the earliest end of the next lease, which begins when the opening report was sent.
+        """
+        if self.leased(now_ms):
+            return self._until_ms
         lease_ms = self.terms.lease_ms
         sent_ms = self._sent_at(self._opening) if self._opening else None
         return (now_ms if sent_ms is None or now_ms >= sent_ms + lease_ms else sent_ms) + lease_ms

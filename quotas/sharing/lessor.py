@@ -53,7 +53,8 @@ from quotas.sharing.lease_values import (
 #
 # A share of None follows the lessee's share of `DEFAULT_KEY`. Time, messages and sessions are in `lessor`.
 
-# A share is lowered only if that changes it by this part, so that small changes of demand cost no messages.
+# A share is lowered only if that changes it by this part, so that small changes of demand cost no messages; unless all
+# together exceed the capacity: a member acknowledges a lowered share when its workers do not exceed it any more.
 _GAP: Final = 0.02
 # A smaller part of the capacity is not worth a message; all parts together leave no more than that unused.
 _GRAIN: Final = 0.002
@@ -153,7 +154,8 @@ class KeyShares:
         used = sum(uppers)
         free = capacity - used
         grain = capacity * _GRAIN
-        lowers = free < -grain / 1000 or any(
+        exceeded = free < -grain / 1000
+        lowers = exceeded or any(
             need - upper > grain and need - upper > upper * _GAP
             for need, upper in zip(needed, uppers, strict=True)
         )
@@ -168,10 +170,11 @@ class KeyShares:
             targets = [max(need, upper * scale) for need, upper in zip(needed, uppers, strict=True)]
         changes: list[Change] = []
         if lowers:
+            gap = 0.0 if exceeded else _GAP
             changes += [
                 (lessee, target)
                 for (lessee, part), upper, target in zip(self.parts.items(), uppers, targets, strict=True)
-                if upper > target * (1 + _GAP) and not part.version
+                if upper > target * (1 + gap) and not part.version
             ]
         if free > grain:
             changes += self._raised(uppers, targets, free)

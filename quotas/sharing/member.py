@@ -46,10 +46,7 @@ class Member:
     def grants(self, now_ms: int) -> Iterator[tuple[LesseeId, Grants]]:
         """Yield the grants to send to the workers now."""
         self._step(now_ms)
-        lessee = self.lessee
-        # What workers lease from a member that is cut off ends no later than the lease that it has next.
-        until_ms = lessee.until_ms if lessee.leased(now_ms) else lessee.next_until_ms(now_ms)
-        yield from self.workers.grants(now_ms, until_ms - now_ms)
+        yield from self.workers.grants(now_ms, self.lessee.lends_until_ms(now_ms) - now_ms)
 
     def _step(self, now_ms: int) -> None:
         self._now_ms = now_ms

@@ -119,9 +119,11 @@ class Parts:
             return min(lessee.share(key, now_ms) for lessee in self.lessees)
         return self.lessees[part_of(key, len(self.lessees))].share(key, now_ms)
 
-    def next_until_ms(self, now_ms: int) -> int:
-        """Return the earliest end of a lease that is yet to come (`Lessee.next_until_ms`), of any part."""
-        return min(lessee.next_until_ms(now_ms) for lessee in self.lessees)
+    def lends_until_ms(self, now_ms: int) -> int:
+        """Return when what this process leases on now has to end: with the first lease of any part, or the first that
+        may be next where there is none (`Lessee.lends_until_ms`).
+        """
+        return min(lessee.lends_until_ms(now_ms) for lessee in self.lessees)
 
     def has(self, key: str) -> bool:
         """Whether a share of this key was granted, and not only the default share."""

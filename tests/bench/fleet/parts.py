@@ -17,7 +17,7 @@ from rich.console import Console
 
 from proxy.config import Address
 from proxy.fleet import FleetClient, HolderPort
-from proxy.fleet.facts import PART
+from proxy.fleet.facts import part_of_connection
 from proxy.fleet.secret import NO_SECRET
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms
@@ -58,7 +58,7 @@ async def _member(keys: int, pipe: Connection) -> None:
                 partial(addresses.__getitem__, part),
                 NO_SECRET,
                 now_ms,
-                partial(dict[str, str], {PART: str(part)}),
+                partial(part_of_connection, part, PARTS_MAX),
                 figures,
                 None,
                 (part, PARTS_MAX),
@@ -76,7 +76,7 @@ def _process(keys: int, pipe: Connection) -> None:
 def _client(
     lessee: Lessee, leasing: Leasing, holder: Address, part: int, figures: FleetFigures
 ) -> FleetClient:
-    facts = {PART: str(part)}
+    facts = part_of_connection(part, PARTS_MAX)
     return FleetClient(
         lessee, leasing, lambda: holder, NO_SECRET, now_ms, lambda: facts, figures, None, (part, PARTS_MAX)
     )

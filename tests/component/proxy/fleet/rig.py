@@ -104,11 +104,11 @@ class Fleet:
 
 @asynccontextmanager
 async def fleet(
-    secret_file: Path | None = None, terms: LeaseTerms = TERMS, tls: FleetContexts = PLAINTEXT
+    secret_file: Path | None = None, terms: LeaseTerms = TERMS, tls: FleetContexts = PLAINTEXT, parts: int = 1
 ) -> AsyncIterator[Fleet]:
     figures = FleetFigures()
     secret = FleetSecret(secret_file)
-    port = HolderPort(terms.lessees_max, secret, now_ms, figures, tls.port)
+    port = HolderPort(terms.lessees_max, secret, now_ms, figures, tls.port, parts)
     found = Fleet(port, await port.start(LOCAL), figures, tls)
     port.lead(Lessor(terms, 7, lambda _: 1.0, now_ms(), 0))
     ticking = asyncio.create_task(port.run())

@@ -13,14 +13,16 @@ from aiokafka import TopicPartition, errors
 
 from proxy.config import Address, FleetOptions
 from proxy.fleet.fleet import Fleet, new_lessee
+from proxy.fleet.port import VIEW_SECONDS
 from proxy.system.clock import now_ms
 from proxy.topics.topic import Access, Found
 from quotas.definitions.definitions import Definitions
 from quotas.sharing.capacities import Capacities
-from quotas.sharing.lease_values import Wish
+from quotas.sharing.lease_values import LeaseTerms, Wish
+from quotas.sharing.lessor import Lessor
 from quotas.sharing.parts import Parts, part_of
 from tests.cluster.ports import free_ports
-from tests.component.proxy.fleet.rig import Budgets, until
+from tests.component.proxy.fleet.rig import Budgets, fleet, until
 
 PARTS = 8
 KEYS = [f"key-{number}" for number in range(24)]
@@ -224,3 +226,26 @@ async def test_parts_move_to_a_member_that_joins_and_back_when_it_leaves_without
         assert worst <= 1
         assert all(member.lessee.leased(now_ms()) for member in members)
         assert group.generation >= 4
+
+
+@pytest.mark.parametrize("part", [0, 1])
+async def test_end_of_a_member_is_noticed_though_one_before_it_at_its_place_went_silent(
+    part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terms = LeaseTerms(1000, 200, 4)
+    async with fleet(terms=terms, parts=2) as one:
+        lessor = Lessor(terms, 8, lambda _: 1.0, now_ms(), 0)
+        one.port.seats[part].lead(lessor)
+        listening = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        own, port = f"{part} of 2", str(listening.sockets[0].getsockname()[1])
+        silent = one.join("a", run=1, part=own, listens=port)
+        await until(lambda: silent.lessee.session)
+        monkeypatch.setattr(silent.budgets, "report", lambda _: None)
+        await until(lambda: not lessor.lessees)
+        await asyncio.sleep(VIEW_SECONDS + 0.5)
+        killed = one.join("a", run=2, part=own, listens=port)
+        await until(lambda: killed.lessee.session)
+        await asyncio.sleep(0.5)  # its port is looked at
+        listening.close()
+        await killed.end()
+        await until(lambda: one.figures.ended["refused"] == 1)

@@ -67,6 +67,16 @@ async def test_connection_that_breaks_is_made_again_and_shares_stay() -> None:
         assert a.share() > 0.9
 
 
+async def test_member_asks_less_often_where_it_is_refused_though_other_parts_have_leases() -> None:
+    async with fleet() as one:
+        one.port.retire("b is the holder")
+        a = one.join("a")
+        for _ in range(50):
+            a.figures.reports["granted"] += 1  # as of the connection for another part
+            await asyncio.sleep(0.05)
+        assert 2 <= one.figures.received["not_holder"] <= 8
+
+
 async def test_process_that_is_not_the_holder_says_so() -> None:
     async with fleet() as one:
         a = one.join("a")
@@ -92,6 +102,28 @@ async def test_too_many_members_are_refused_with_the_key_to_raise() -> None:
         # The holder counts a refusal before the member has read it.
         await until(lambda: sum("fleet.members_max = 1" in member.client.problem for member in members) == 1)
         assert one.figures.received["lessees_max"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("parts", "told", "asked"),
+    [
+        (4, "", "all keys asked for: fleet.parts is 4 here"),
+        (4, "0 of 2", "part 0 of 2 asked for: fleet.parts is 4 here"),
+        (4, "4 of 4", "part 4 of 4 asked for: fleet.parts is 4 here"),
+        (1, "0 of 4", "part 0 of 4 asked for: fleet.parts is 1 here"),
+    ],
+)
+async def test_member_with_another_number_of_parts_is_refused(parts: int, told: str, asked: str) -> None:
+    async with fleet(parts=parts) as one:
+        a = one.join("a", part=told) if told else one.join("a")
+        await until(lambda: asked in a.client.problem)
+        assert not one.port.lessor or not one.port.lessor.lessees
+
+
+async def test_member_that_names_its_part_of_as_many_is_served() -> None:
+    async with fleet(parts=4) as one:
+        a = one.join("a", part="0 of 4")
+        await until(lambda: a.lessee.session)
 
 
 async def test_two_processes_of_one_name_are_two_members_during_an_upgrade() -> None:

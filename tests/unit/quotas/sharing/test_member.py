@@ -69,6 +69,19 @@ def test_a_lowered_share_is_acknowledged_when_the_leases_of_silent_workers_are_o
     assert not host.member.lessee.unconfirmed
 
 
+@pytest.mark.parametrize("wishes", [{"k": Wish(1.0, 1)}, {}], ids=["wanted", "idle"])
+@pytest.mark.parametrize("part", [0.999, 0.99, 0.982, 0.97])
+def test_a_share_that_is_lowered_a_little_is_acknowledged(part: float, wishes: dict[str, Wish]) -> None:
+    host = Host()
+    host.grant({DEFAULT_KEY: 0.25, "k": 0.8}, 0)
+    host.exchange(0, {"k": Wish(1.0, 1)})
+    host.exchange(50, wishes)
+    host.grant({"k": 0.8 * part}, 100)
+    host.exchange(100, wishes)
+    assert host.worker.share("k", 100) <= 0.8 * part
+    assert host.member.lessee.report(100).applied == 2
+
+
 def test_a_workers_lease_ends_no_later_than_its_members() -> None:
     host = Host()
     host.grant({DEFAULT_KEY: 0.25}, 0)

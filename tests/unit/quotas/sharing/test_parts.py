@@ -5,6 +5,7 @@ import pytest
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report, Wish
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
+from quotas.sharing.member import Member
 from quotas.sharing.parts import PartLeasing, Parts, part_of
 
 TERMS = LeaseTerms(15_000, 1000, 4)
@@ -106,6 +107,35 @@ def test_part_whose_lease_has_ended_is_cut_off_and_the_others_are_not() -> None:
     for key in KEYS:
         expected = TERMS.equal if part_of(key, PARTS) == 0 else pytest.approx(0.995)
         assert process.parts.share(key, 20_000) == expected
+
+
+def test_workers_lease_ends_no_later_than_a_part_that_was_cut_off_when_it_began() -> None:
+    parts = Parts([Lessee(TERMS, LesseeId("a", 1), 0) for _ in range(2)])
+    member = Member(parts, TERMS, 0)
+    worker = Lessee(TERMS, LesseeId("w", 2), 0)
+    links = [PartLeasing(parts, member, part) for part in range(2)]
+    key = next(key for key in KEYS if part_of(key, 2) == 0)
+    worker.wish({key: Wish(1.0, 1.0)})
+
+    def answer(part: int, report: Report | None, shares: dict[str, float | None], now_ms: int) -> None:
+        assert report is not None
+        assert links[part].take(Grants(1, 1, 1, report.number, TERMS.lease_ms, shares, True, 4), now_ms)
+
+    def exchange(now_ms: int) -> None:
+        member.workers.report(worker.report(now_ms), now_ms)
+        for _, grants in member.grants(now_ms):
+            worker.take(grants, now_ms)
+            worker.confirm()
+
+    first = links[0].report(0)
+    answer(1, links[1].report(800), {DEFAULT_KEY: 0.25}, 820)
+    exchange(850)
+    answer(0, first, {DEFAULT_KEY: 0.25, key: 0.9}, 900)
+    for now_ms in (950, 1000):
+        exchange(now_ms)
+    # The process of the workers' lessor may be stopped from now on.
+    assert worker.share(key, TERMS.lease_ms - 1) > 0.8
+    assert worker.until_ms == parts.lessees[0].until_ms == TERMS.lease_ms
 
 
 def test_any_key_has_a_part() -> None:
