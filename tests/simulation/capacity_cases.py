@@ -67,7 +67,8 @@ def divide(rate: float, classes: Mapping[str, Terms], demands: Mapping[str, floa
     parts = {name: Part(demands[name], 0.0) for name, terms in classes.items() if terms.exempt}
     room = max(0.0, rate - sum(part.rate for part in parts.values()))
     rest = [name for name in classes if name not in parts]
-    rates = [classes[name].rate or rate * UNPROMISED_PART for name in rest]
+    part = rate * UNPROMISED_PART
+    rates = [classes[name].rate or min(part, classes[name].ceiling or part) for name in rest]
     most = [
         min(demands[name], max(own, classes[name].ceiling)) for name, own in zip(rest, rates, strict=True)
     ]

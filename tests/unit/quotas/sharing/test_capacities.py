@@ -130,7 +130,14 @@ def test_rates_that_are_not_wanted_do_not_shrink_the_others() -> None:
     assert world.lent("a") == pytest.approx(1)  # 8 - 6 - 1
 
 
-def test_a_class_without_a_promise_has_a_thousandth_and_what_is_left() -> None:
+def test_a_class_without_a_promise_has_no_more_than_its_ceiling() -> None:
+    world = World({"a": Terms(4e6, 4e6), "b": Terms(0, 0.1e6)})
+    world.want(a=8, b=8)
+    (state,) = world.capacities.states()
+    assert sorted(one.rate + one.lent for one in state.classes) == pytest.approx([0.1e6, 4e6])
+
+
+def test_a_class_without_a_promise_has_a_small_part_and_what_is_left() -> None:
     world = World({"a": Terms(4e6, 4e6), "b": Terms(0, RATE)})
     world.want(a=8, b=8)
     assert world.lent("b") == pytest.approx(8 - 4 - 8 * UNPROMISED_PART)
