@@ -56,11 +56,6 @@ def class_text(bucket: BucketKey | None) -> str:
     return text_of(Entity(bucket.user, bucket.client_id))
 
 
-def _promised(one: ClassState) -> float:
-    """Return the promised rate of a class; 0 for clients without a limit, whose schedule has a small rate then too."""
-    return 0.0 if one.bucket == UNPROMISED else one.terms.rate
-
-
 def waits(one: ClassState) -> bool:
     """Whether a class could use more than it has, or has all that its ceiling lets it have."""
     return bool(_binds(one, 1.0))
@@ -105,7 +100,8 @@ def _class_row(one: ClassState) -> ClassRow:
     return ClassRow(
         entity=class_text(one.bucket),
         key=one.quota_key,
-        rate=round(_promised(one), 3),
+        broker=one.broker,
+        rate=round(one.terms.rate, 3),
         ceiling=round(one.terms.ceiling, 3),
         weight=one.terms.weight,
         exempt=one.terms.exempt,
@@ -124,8 +120,11 @@ class CapacityWatch:
     """Samples how capacities are divided; afterwards says for any class what has kept it from using more."""
 
     def __init__(self) -> None:
-        # By capacity (quota key, broker) and class, in the order in which they last waited.
-        self._classes: dict[tuple[str, int, BucketKey | None], tuple[Windows, ClassState, float, int]] = {}
+        # By class (quota key, its broker, bucket), in the order in which they last waited; each with the rate and the
+        # broker of its capacity.
+        self._classes: dict[
+            tuple[str, int, BucketKey | None], tuple[Windows, ClassState, tuple[float, int], int]
+        ] = {}
         self._promises: dict[tuple[str, int], _Condition] = {}
         self._use: dict[tuple[str, int], _Condition] = {}
 
@@ -155,14 +154,14 @@ class CapacityWatch:
     def level(self, key: str, bucket: BucketKey, window: int, now_ms: int) -> Level | None:
         """Return what has kept a class from using more over a window; None if it has not waited.
 
-        Where each broker has a capacity, it is that of the broker for which the class has waited longest.
+        Where quotas are counted for each broker, it is that of the broker at which the class has waited longest.
 
         Args:
             key: the quota key.
         """
         best: Level | None = None
         most = 0.0
-        for (own_key, broker, one), (windows, state, capacity, _) in self._classes.items():
+        for (own_key, _, one), (windows, state, (capacity, broker), _) in self._classes.items():
             if own_key != key or one != bucket:
                 continue
             sums = windows.sums(window, now_ms)
@@ -177,7 +176,7 @@ class CapacityWatch:
                 shared=bucket.client_id is None,
                 broker=broker,
                 capacity=capacity,
-                rate=_promised(state),
+                rate=state.terms.rate,
                 ceiling=state.terms.ceiling,
                 has=round(has / samples, 3),
                 lent=round(lent / samples, 3),
@@ -187,12 +186,12 @@ class CapacityWatch:
         return best
 
     def _add(self, state: CapacityState, one: ClassState, binds: str, spare: float, now_ms: int) -> None:
-        key = one.quota_key, state.broker, one.bucket
+        key = one.quota_key, one.broker, one.bucket
         found = self._classes.pop(key, None)
         if found is None and len(self._classes) >= SAMPLED_MAX:
             del self._classes[next(iter(self._classes))]
         windows = Windows(_SUMS, "f") if found is None else found[0]
-        self._classes[key] = windows, one, state.rate, now_ms
+        self._classes[key] = windows, one, (state.rate, state.broker), now_ms
         windows.add(_LEVELS.index(binds), 1.0, now_ms)
         for index, amount in enumerate((one.rate, one.lent, spare, state.shrunk), start=len(_LEVELS)):
             windows.add(index, amount, now_ms)

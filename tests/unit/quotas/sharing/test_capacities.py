@@ -204,6 +204,15 @@ def test_each_broker_has_a_capacity_of_its_own() -> None:
     assert {state.broker for state in world.capacities.states()} == {1, 2}
 
 
+def test_capacity_of_the_cluster_has_a_class_of_each_broker_where_quotas_are_counted_there() -> None:
+    world = World(ALL)
+    for broker in (1, 2):
+        world.leases.demands[loan_of("a", broker)] = 1.0
+    world.lend({loan_of("a", 1), loan_of("a", 2)})
+    (state,) = world.capacities.states()
+    assert (state.broker, sorted(one.broker for one in state.classes)) == (ALL_BROKERS, [1, 2])
+
+
 def test_altered_terms_are_used_at_once() -> None:
     world = World(ALL)
     world.want(a=8, b=8)
