@@ -189,7 +189,10 @@ class CapacityWatch:
         key = one.quota_key, one.broker, one.bucket
         found = self._classes.pop(key, None)
         if found is None and len(self._classes) >= SAMPLED_MAX:
-            del self._classes[next(iter(self._classes))]
+            oldest = next(iter(self._classes))
+            if self._classes[oldest][3] >= now_ms:
+                return  # all that are kept wait now: the same ones stay, with all of their samples
+            del self._classes[oldest]
         windows = Windows(_SUMS, "f") if found is None else found[0]
         self._classes[key] = windows, one, (state.rate, state.broker), now_ms
         windows.add(_LEVELS.index(binds), 1.0, now_ms)

@@ -98,10 +98,16 @@ def test_where_each_broker_has_a_capacity_the_one_is_named_at_which_it_waited_lo
 
 
 def test_no_more_than_a_bounded_number_of_classes_is_kept() -> None:
-    many = [one(BucketKey(None, f"c{number}"), terms(1, 8), 8, 1) for number in range(SAMPLED_MAX)]
-    watch = sampled([state(one(A, terms(1, 8), 8, 1), *many)], 1)
-    assert level(watch) is None  # the one that waited first made room
-    assert level(watch, BucketKey(None, "c0")) is not None
+    watch = sampled([state(one(A, terms(1, 8), 8, 1))], 1)
+    for second, lent in enumerate((0, 0, 3), start=1):
+        many = [one(BucketKey(None, f"c{number}"), terms(1, 8), 8, 1, lent) for number in range(SAMPLED_MAX)]
+        for _ in watch.sample([state(*many, one(B, terms(1, 8), 8, 1))], 1_000_000 + 1000 * second):
+            pass
+    assert level(watch) is None  # the one that waited longest ago made room
+    assert level(watch, B) is None  # the others wait now as well, and stay with all of their samples
+    found = level(watch, BucketKey(None, "c1"))
+    assert found is not None
+    assert found.lent == 1 * MB
 
 
 def test_row_adds_up_and_shows_those_that_have_most() -> None:
