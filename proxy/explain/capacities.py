@@ -6,6 +6,7 @@ often each level has kept it from using more, and what it had meanwhile. A class
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nlargest
+from math import inf
 from typing import Final
 
 from proxy.events.kinds import (
@@ -58,18 +59,23 @@ def class_text(bucket: BucketKey | None) -> str:
 
 def waits(one: ClassState) -> bool:
     """Whether a class could use more than it has, or has all that its ceiling lets it have."""
-    return bool(_binds(one, 1.0))
+    return bool(_binds(one, 1.0, inf))
 
 
-def _binds(one: ClassState, shrunk: float) -> str:
-    """Return the level that keeps a class from using more; "" if it has what it wants."""
+def _binds(one: ClassState, shrunk: float, capacity: float) -> str:
+    """Return the level that keeps a class from using more; "" if it has what it wants.
+
+    A ceiling that is not below the capacity keeps no class from anything: then it is the capacity.
+    """
     has, terms = one.rate + one.lent, one.terms
     if terms.exempt or not one.demand:
         return ""
     if one.demand > has * (1 + _EQUAL_PART):
         return SHRUNK if shrunk < 1 - _EQUAL_PART and one.demand > one.rate else CAPACITY
     if terms.ceiling > terms.rate:
-        return CEILING if one.demand >= terms.ceiling * (1 - _EQUAL_PART) else ""
+        if one.demand < min(terms.ceiling, capacity) * (1 - _EQUAL_PART):
+            return ""
+        return CEILING if terms.ceiling < capacity else CAPACITY
     return RATE if one.demand >= terms.rate * (1 - _EQUAL_PART) else ""
 
 
@@ -133,7 +139,7 @@ class CapacityWatch:
         for state in states:
             spare = state.left + sum(one.lent for one in state.classes)
             for one in state.classes:
-                binds = _binds(one, state.shrunk)
+                binds = _binds(one, state.shrunk, state.rate)
                 if binds:
                     self._add(state, one, binds, spare, now_ms)
                 yield
@@ -219,7 +225,7 @@ class CapacityWatch:
                 if promises.holds
                 else PromisesFitCapacity(key, broker)
             )
-        used_up = state is not None and any(_binds(one, 1.0) == CAPACITY for one in state.classes)
+        used_up = state is not None and any(_binds(one, 1.0, state.rate) == CAPACITY for one in state.classes)
         use = self._use.setdefault(place, _Condition())
         if use.changes(used_up, now_ms):
             waiting = 0 if state is None else sum(map(waits, state.classes))

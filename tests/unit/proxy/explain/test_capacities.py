@@ -59,6 +59,11 @@ def test_class_that_wants_more_than_it_has_is_bound_by_the_capacity() -> None:
     ("own", "shrunk", "binds"),
     [
         (one(A, terms(2, 3), 3, 2, 1), 1.0, "ceiling"),
+        (
+            one(A, terms(2, 8), 8, 2, 6),
+            1.0,
+            "capacity",
+        ),  # a ceiling that is the capacity, of one that has all of it
         (one(A, terms(2, 2), 2, 2), 1.0, "rate"),
         (one(A, terms(2, 2), 2, 1.6), 0.8, "shrunk"),
         (one(A, terms(2, 8), 8, 1.6), 0.8, "shrunk"),
