@@ -322,7 +322,14 @@ class Capacities:
         """Set what each class has of its rate; returns what is left of the capacity."""
         rates = [one.promised for one in classes]
         wanted = [min(one.demand, one.promised) for one in classes]
-        pool.shrunk = 1.0
+        pool.shrunk = part = 1.0
+        if sum(wanted) > room:
+            # Classes that are promised nothing have no more together than one of them, before a promise is broken.
+            together = sum(one.promised for one in classes if not one.terms.rate)
+            if together > pool.rate * UNPROMISED_PART:
+                part = pool.rate * UNPROMISED_PART / together
+                rates = [one.promised * (1.0 if one.terms.rate else part) for one in classes]
+                wanted = [min(one.demand, rate) for one, rate in zip(classes, rates, strict=True)]
         if sum(wanted) > room:
             parts = fill(wanted, rates, room)
             largest = max((part / rate for part, rate in zip(parts, rates, strict=True)), default=1.0)
@@ -330,7 +337,7 @@ class Capacities:
             wanted = parts
         for one, rate in zip(classes, wanted, strict=True):
             one.rate = rate
-            self._set(rate_key(one.key), pool.shrunk, 1.0, leases)
+            self._set(rate_key(one.key), pool.shrunk * (1.0 if one.terms.rate else part), 1.0, leases)
         return max(0.0, room - sum(wanted))
 
     def _lend(

@@ -137,6 +137,17 @@ def test_a_class_without_a_promise_has_no_more_than_its_ceiling() -> None:
     assert sorted(one.rate + one.lent for one in state.classes) == pytest.approx([0.1e6, 4e6])
 
 
+def test_many_classes_without_a_promise_take_nothing_from_one_that_is_promised() -> None:
+    many = {f"b{number}": Terms(0, RATE) for number in range(40)}
+    world = World({"a": Terms(7e6, 7e6), **many})
+    world.want(a=8, **dict.fromkeys(many, 8))
+    assert world.capacities(rate_of("a")) == 1.0
+    (state,) = world.capacities.states()
+    assert state.shrunk == 1.0
+    each = [one.rate + one.lent for one in state.classes if one.bucket != BucketKey(None, "a")]
+    assert each == pytest.approx([1e6 / 40] * 40)
+
+
 def test_a_class_without_a_promise_has_a_small_part_and_what_is_left() -> None:
     world = World({"a": Terms(4e6, 4e6), "b": Terms(0, RATE)})
     world.want(a=8, b=8)
