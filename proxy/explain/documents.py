@@ -393,7 +393,7 @@ class CapacityRow(msgspec.Struct, frozen=True, kw_only=True):
 
     key: Text
     broker: Whole = -1
-    value: float
+    value: Annotated[float, Meta(gt=0)]
     promised: float = 0.0
     lent: float = 0.0
     left: float = 0.0
