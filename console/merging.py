@@ -30,6 +30,7 @@ from proxy.explain.documents import (
     BrokerTimes,
     CapacitiesDocument,
     CapacityRow,
+    ClassRow,
     ClientDocument,
     ClientRow,
     ClientsDocument,
@@ -54,6 +55,7 @@ from proxy.explain.wants import ASSUMED, NO_DEMAND, Demand, demand_row, merge_de
 
 NEIGHBOURS_MAX: Final = 20  # of all members together
 _IN: Final = "producer_byte_rate"
+_CATCH_UP: Final = "catch_up_byte_rate"
 
 
 def bound(document: Document, member: str) -> None:
@@ -198,6 +200,16 @@ def capacity_text(row: CapacityRow) -> str:
     if not row.waiting:
         return text
     return f"{text}, {row.waiting} classes wait" if row.waiting > 1 else f"{text}, 1 class waits"
+
+
+def class_text(one: ClassRow, row: CapacityRow) -> str:
+    """Return a class of a capacity, for people: different from the others of the same capacity.
+
+    >>> class_text(ClassRow(entity="user 'ann'", key="catch_up_byte_rate", broker=2), CapacityRow(key="", value=8e6))
+    "user 'ann', catch-up reads, broker 2"
+    """
+    text = f"{one.entity}, catch-up reads" if one.key == _CATCH_UP else one.entity
+    return text if one.broker < 0 or one.broker == row.broker else f"{text}, broker {one.broker}"
 
 
 def merge_brokers(lists: Iterable[Sequence[BrokerTimes]]) -> tuple[BrokerTimes, ...]:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from commandline.amounts import duration, printable, rate, size
 from console.board import Sample
 from console.causes import limit_text
-from console.merging import capacity_text
+from console.merging import capacity_text, class_text
 from console.views import SHOWS, WINDOWS, View
 from proxy.explain.parts import BROKER, CLIENT, HELD, MUTED, NAMES, SLUICE, amount
 
@@ -146,6 +146,7 @@ class Renderer:
         environment.globals.update(
             amount=amount,
             capacity_text=capacity_text,
+            class_text=class_text,
             limit=limit_text,
             part_names=_PART_NAMES,
             order=[(name, NAMES.index(name)) for name in ORDER],

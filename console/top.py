@@ -21,6 +21,7 @@ from console.merging import (
     Divided,
     bound,
     capacity_text,
+    class_text,
     merge_brokers,
     merge_capacities,
     merge_client,
@@ -118,7 +119,7 @@ def _having(row: CapacityRow) -> str:
     for one in row.classes[:_CLASSES_SHOWN]:
         borrowed = f" (borrows {rate(one.lent)})" if one.lent else ""
         waits = ", waits" if one.waits else ""
-        texts.append(f"{_short(one.entity)} {rate(one.has + one.lent)}{borrowed}{waits}")
+        texts.append(f"{_short(class_text(one, row))} {rate(one.has + one.lent)}{borrowed}{waits}")
     return f": {'; '.join(texts)}" if texts else ""
 
 

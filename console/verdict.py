@@ -63,7 +63,8 @@ def _level(level: Level) -> Iterator[str]:
     """Yield what the client's class had of a capacity while it waited."""
     place = "all brokers" if level.broker < 0 else f"broker {level.broker}"
     yield f"capacity: {amount('produce', level.capacity)} of {place}; bound by {printable(level.binds)}"
-    own = f"{amount('produce', level.has)} of its {amount('produce', level.rate)}"
+    own = amount("produce", level.has)
+    own = f"{own} of its {amount('produce', level.rate)}" if level.rate else f"{own}, which is not promised"
     lent = f"borrowed {amount('produce', level.lent)} of {amount('produce', level.spare)} that others left"
     yield f"  {printable(level.entity)} had {own}, {lent}, ceiling {amount('produce', level.ceiling)}"
 

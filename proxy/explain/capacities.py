@@ -6,6 +6,7 @@ often each level has kept it from using more, and what it had meanwhile. A class
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nlargest
+from math import inf
 from typing import Final
 
 from proxy.events.kinds import (
@@ -56,25 +57,25 @@ def class_text(bucket: BucketKey | None) -> str:
     return text_of(Entity(bucket.user, bucket.client_id))
 
 
-def _promised(one: ClassState) -> float:
-    """Return the promised rate of a class; 0 for clients without a limit, whose schedule has a small rate then too."""
-    return 0.0 if one.bucket == UNPROMISED else one.terms.rate
-
-
 def waits(one: ClassState) -> bool:
     """Whether a class could use more than it has, or has all that its ceiling lets it have."""
-    return bool(_binds(one, 1.0))
+    return bool(_binds(one, 1.0, inf))
 
 
-def _binds(one: ClassState, shrunk: float) -> str:
-    """Return the level that keeps a class from using more; "" if it has what it wants."""
+def _binds(one: ClassState, shrunk: float, capacity: float) -> str:
+    """Return the level that keeps a class from using more; "" if it has what it wants.
+
+    A ceiling that is not below the capacity keeps no class from anything: then it is the capacity.
+    """
     has, terms = one.rate + one.lent, one.terms
     if terms.exempt or not one.demand:
         return ""
     if one.demand > has * (1 + _EQUAL_PART):
         return SHRUNK if shrunk < 1 - _EQUAL_PART and one.demand > one.rate else CAPACITY
     if terms.ceiling > terms.rate:
-        return CEILING if one.demand >= terms.ceiling * (1 - _EQUAL_PART) else ""
+        if one.demand < min(terms.ceiling, capacity) * (1 - _EQUAL_PART):
+            return ""
+        return CEILING if terms.ceiling < capacity else CAPACITY
     return RATE if one.demand >= terms.rate * (1 - _EQUAL_PART) else ""
 
 
@@ -105,7 +106,8 @@ def _class_row(one: ClassState) -> ClassRow:
     return ClassRow(
         entity=class_text(one.bucket),
         key=one.quota_key,
-        rate=round(_promised(one), 3),
+        broker=one.broker,
+        rate=round(one.terms.rate, 3),
         ceiling=round(one.terms.ceiling, 3),
         weight=one.terms.weight,
         exempt=one.terms.exempt,
@@ -124,8 +126,11 @@ class CapacityWatch:
     """Samples how capacities are divided; afterwards says for any class what has kept it from using more."""
 
     def __init__(self) -> None:
-        # By capacity (quota key, broker) and class, in the order in which they last waited.
-        self._classes: dict[tuple[str, int, BucketKey | None], tuple[Windows, ClassState, float, int]] = {}
+        # By class (quota key, its broker, bucket), in the order in which they last waited; each with the rate and the
+        # broker of its capacity.
+        self._classes: dict[
+            tuple[str, int, BucketKey | None], tuple[Windows, ClassState, tuple[float, int], int]
+        ] = {}
         self._promises: dict[tuple[str, int], _Condition] = {}
         self._use: dict[tuple[str, int], _Condition] = {}
 
@@ -134,7 +139,7 @@ class CapacityWatch:
         for state in states:
             spare = state.left + sum(one.lent for one in state.classes)
             for one in state.classes:
-                binds = _binds(one, state.shrunk)
+                binds = _binds(one, state.shrunk, state.rate)
                 if binds:
                     self._add(state, one, binds, spare, now_ms)
                 yield
@@ -155,14 +160,14 @@ class CapacityWatch:
     def level(self, key: str, bucket: BucketKey, window: int, now_ms: int) -> Level | None:
         """Return what has kept a class from using more over a window; None if it has not waited.
 
-        Where each broker has a capacity, it is that of the broker for which the class has waited longest.
+        Where quotas are counted for each broker, it is that of the broker at which the class has waited longest.
 
         Args:
             key: the quota key.
         """
         best: Level | None = None
         most = 0.0
-        for (own_key, broker, one), (windows, state, capacity, _) in self._classes.items():
+        for (own_key, _, one), (windows, state, (capacity, broker), _) in self._classes.items():
             if own_key != key or one != bucket:
                 continue
             sums = windows.sums(window, now_ms)
@@ -177,7 +182,7 @@ class CapacityWatch:
                 shared=bucket.client_id is None,
                 broker=broker,
                 capacity=capacity,
-                rate=_promised(state),
+                rate=state.terms.rate,
                 ceiling=state.terms.ceiling,
                 has=round(has / samples, 3),
                 lent=round(lent / samples, 3),
@@ -187,12 +192,15 @@ class CapacityWatch:
         return best
 
     def _add(self, state: CapacityState, one: ClassState, binds: str, spare: float, now_ms: int) -> None:
-        key = one.quota_key, state.broker, one.bucket
+        key = one.quota_key, one.broker, one.bucket
         found = self._classes.pop(key, None)
         if found is None and len(self._classes) >= SAMPLED_MAX:
-            del self._classes[next(iter(self._classes))]
+            oldest = next(iter(self._classes))
+            if self._classes[oldest][3] >= now_ms:
+                return  # all that are kept wait now: the same ones stay, with all of their samples
+            del self._classes[oldest]
         windows = Windows(_SUMS, "f") if found is None else found[0]
-        self._classes[key] = windows, one, state.rate, now_ms
+        self._classes[key] = windows, one, (state.rate, state.broker), now_ms
         windows.add(_LEVELS.index(binds), 1.0, now_ms)
         for index, amount in enumerate((one.rate, one.lent, spare, state.shrunk), start=len(_LEVELS)):
             windows.add(index, amount, now_ms)
@@ -217,7 +225,7 @@ class CapacityWatch:
                 if promises.holds
                 else PromisesFitCapacity(key, broker)
             )
-        used_up = state is not None and any(_binds(one, 1.0) == CAPACITY for one in state.classes)
+        used_up = state is not None and any(_binds(one, 1.0, state.rate) == CAPACITY for one in state.classes)
         use = self._use.setdefault(place, _Condition())
         if use.changes(used_up, now_ms):
             waiting = 0 if state is None else sum(map(waits, state.classes))

@@ -352,6 +352,7 @@ class ClassRow(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         entity: whose bucket it is, for people.
         key: the quota key of its rate.
+        broker: the broker at which its requests are counted; -1 for all brokers together.
         rate: the promised rate; 0 if none is promised.
         ceiling: the rate up to which it may borrow.
         weight: its part of what is left, in proportion to the weights of the others.
@@ -364,6 +365,7 @@ class ClassRow(msgspec.Struct, frozen=True, kw_only=True):
 
     entity: Text
     key: Text = ""
+    broker: Whole = -1
     rate: float = 0.0
     ceiling: float = 0.0
     weight: float = 1.0
@@ -391,7 +393,7 @@ class CapacityRow(msgspec.Struct, frozen=True, kw_only=True):
 
     key: Text
     broker: Whole = -1
-    value: float
+    value: Annotated[float, Meta(gt=0)]
     promised: float = 0.0
     lent: float = 0.0
     left: float = 0.0

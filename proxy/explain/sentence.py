@@ -204,8 +204,10 @@ def _bound(level: Level) -> str:
     if level.binds == "capacity":
         return f"{capacity} are used up; {_had(level)}"
     if level.binds == "shrunk":
-        of = f"{byte_rate(level.has)} of its {byte_rate(level.rate)}"
-        return f"more is promised than {capacity}, so that each has {part_text(level.shrunk)} of its rate; it had {of}"
+        text = f"more is promised than {capacity}, so that each has {part_text(level.shrunk)} of its rate"
+        if not level.rate:
+            return f"{text}; no rate is promised to it, and it had {byte_rate(level.has)}"
+        return f"{text}; it had {byte_rate(level.has)} of its {byte_rate(level.rate)}"
     if level.binds == "ceiling":
         who = level.entity if level.shared else "it"
         return f"{who} may use {byte_rate(level.ceiling)} at most, its ceiling; {_had(level)}"
@@ -216,7 +218,7 @@ def _had(level: Level) -> str:
     """Return what a class had of its rate and of what others left."""
     loan = f"{byte_rate(level.lent)} of {byte_rate(level.spare)} that others left"
     if not level.rate:
-        return f"no rate is promised to it, and it had {loan}"
+        return f"no rate is promised to it, and it had {byte_rate(level.has)} and {loan}"
     whole = level.has >= _WHOLE_PART * level.rate
     own = (
         f"its {byte_rate(level.rate)}" if whole else f"{byte_rate(level.has)} of its {byte_rate(level.rate)}"

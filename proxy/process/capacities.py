@@ -239,13 +239,13 @@ def families(
     for index, (name, text) in enumerate(_OF_CAPACITIES):
         rows = [(labels, found[index]) for labels, found in values]
         yield Family(f"sluice_{name}", "gauge", text, _LABELS, rows)
-    every = ((state, one) for state in states for one in state.classes if one.bucket is not None)
+    every = (one for state in states for one in state.classes if one.bucket is not None)
     classes = [
         (
-            (BY_KEY[one.quota_key].type, str(state.broker), label(class_text(one.bucket))),
+            (BY_KEY[one.quota_key].type, str(one.broker), label(class_text(one.bucket))),
             (one.rate + one.lent, one.lent, one.demand),
         )
-        for state, one in nlargest(classes_max, every, key=lambda found: found[1].demand)
+        for one in nlargest(classes_max, every, key=lambda one: one.demand)
     ]
     for index, (name, text) in enumerate(_OF_CLASSES):
         of_classes = [(names, found[index]) for names, found in classes]

@@ -107,9 +107,12 @@ class ClassState(NamedTuple):
     Args:
         quota_key: of its rate: what is read behind the log's end is a class of its own.
         bucket: whose requests it counts; None if the name is too long for a key.
+        terms: as stated; the rate is 0 where none is promised.
         demand: what it could use.
         rate: what it has of its rate.
         lent: what it has beyond its rate.
+        broker: where its requests are counted: with quotas for each broker, a capacity of the cluster has a class of
+            each bucket and broker. ALL_BROKERS with quotas over all brokers.
     """
 
     quota_key: str
@@ -118,6 +121,7 @@ class ClassState(NamedTuple):
     demand: float
     rate: float
     lent: float
+    broker: int = ALL_BROKERS
 
 
 class CapacityState(NamedTuple):
@@ -148,12 +152,15 @@ class _Class:
         key: of its loan.
         quota_key: of its rate.
         bucket: None if its name is too long to be in a key; then it borrows nothing.
+        promised: the rate that it has at any time, in bytes/s; a small one where none is promised.
     """
 
     key: str
     quota_key: str
     bucket: BucketKey | None
+    broker: int
     terms: Terms
+    promised: float
     demand: float = 0.0
     rate: float = 0.0
     lent: float = 0.0
@@ -223,7 +230,7 @@ class Capacities:
         """Yield the capacities in use, as they were divided last."""
         for (quota_key, broker), pool in self._pools.items():
             classes = tuple(
-                ClassState(one.quota_key, one.bucket, one.terms, one.demand, one.rate, one.lent)
+                ClassState(one.quota_key, one.bucket, one.terms, one.demand, one.rate, one.lent, one.broker)
                 for one in pool.classes.values()
             )
             yield CapacityState(quota_key, broker, pool.rate, pool.shrunk, pool.left, classes)
@@ -241,7 +248,8 @@ class Capacities:
             quota_key, bucket, broker = limiter_key
             place = self._places[key] = capacity_key(quota_key), ALL_BROKERS if capacity.cluster else broker
             pool = self._pools.setdefault(place, _Pool(capacity.rate))
-            pool.classes[key] = _Class(key, quota_key, bucket, terms)
+            rate = promised(terms, capacity)
+            pool.classes[key] = _Class(key, quota_key, bucket, broker, terms, rate)
         self._pools[place].due = True
 
     def _terms(
@@ -253,21 +261,20 @@ class Capacities:
             return None
         if bucket is None:
             return capacity, Terms(0.0, 0.0, exempt=True)
-        terms = quotas.terms(quota_key, bucket)
-        return capacity, terms._replace(rate=promised(terms, capacity))
+        return capacity, quotas.terms(quota_key, bucket)
 
     def _read_terms(self, quotas: Quotas, leases: Leases) -> None:
         """Read the terms of all classes again, since definitions have changed."""
         keys, self._unplaced = self._unplaced, set()
         for place, pool in list(self._pools.items()):
             for one in list(pool.classes.values()):
-                broker = limiter_key_of(rate_key(one.key))[2]
-                found = self._terms((one.quota_key, one.bucket, broker), quotas)
-                if found is None or place[1] != (ALL_BROKERS if found[0].cluster else broker):
+                found = self._terms((one.quota_key, one.bucket, one.broker), quotas)
+                if found is None or place[1] != (ALL_BROKERS if found[0].cluster else one.broker):
                     self._forget(pool, one, leases)
                     keys.add(one.key)
                 else:
-                    pool.rate, one.terms = found[0].rate, found[1]
+                    capacity, one.terms = found
+                    pool.rate, one.promised = capacity.rate, promised(one.terms, capacity)
             pool.due = True
             if not pool.classes:
                 del self._pools[place]
@@ -303,7 +310,7 @@ class Capacities:
                 exempt += one.demand
                 one.rate = one.demand
             else:
-                one.demand = min(one.demand, max(one.terms.ceiling, one.terms.rate))
+                one.demand = min(one.demand, max(one.terms.ceiling, one.promised))
                 classes.append(one)
         left = self._guarantee(pool, classes, max(0.0, pool.rate - exempt), leases)
         wanted = [one.demand - one.rate for one in classes]
@@ -313,9 +320,16 @@ class Capacities:
 
     def _guarantee(self, pool: _Pool, classes: list[_Class], room: float, leases: Leases) -> float:
         """Set what each class has of its rate; returns what is left of the capacity."""
-        rates = [one.terms.rate for one in classes]
-        wanted = [min(one.demand, one.terms.rate) for one in classes]
-        pool.shrunk = 1.0
+        rates = [one.promised for one in classes]
+        wanted = [min(one.demand, one.promised) for one in classes]
+        pool.shrunk = part = 1.0
+        if sum(wanted) > room:
+            # Classes that are promised nothing have no more together than one of them, before a promise is broken.
+            together = sum(one.promised for one in classes if not one.terms.rate)
+            if together > pool.rate * UNPROMISED_PART:
+                part = pool.rate * UNPROMISED_PART / together
+                rates = [one.promised * (1.0 if one.terms.rate else part) for one in classes]
+                wanted = [min(one.demand, rate) for one, rate in zip(classes, rates, strict=True)]
         if sum(wanted) > room:
             parts = fill(wanted, rates, room)
             largest = max((part / rate for part, rate in zip(parts, rates, strict=True)), default=1.0)
@@ -323,7 +337,7 @@ class Capacities:
             wanted = parts
         for one, rate in zip(classes, wanted, strict=True):
             one.rate = rate
-            self._set(rate_key(one.key), pool.shrunk, 1.0, leases)
+            self._set(rate_key(one.key), pool.shrunk * (1.0 if one.terms.rate else part), 1.0, leases)
         return max(0.0, room - sum(wanted))
 
     def _lend(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.definitions.classes import UNPROMISED_PART, Capacity, Terms
+from quotas.definitions.classes import UNPROMISED_PART, Capacity, Terms, promised
 from quotas.definitions.entities import BucketKey
 from quotas.limiters.limiter import ALL_BROKERS
 from quotas.sharing.budgets import budget_key
@@ -62,7 +62,7 @@ class Divided:
     def parts(self, name: str) -> tuple[float, float]:
         """The bytes/s that a class may have of its rate, and beyond it."""
         key, (terms, demand) = self.keys[name], self.given[name]
-        rate = (terms.rate or RATE * UNPROMISED_PART) * self.capacities(rate_key(key))
+        rate = promised(terms, Capacity(RATE, cluster=True)) * self.capacities(rate_key(key))
         return demand if terms.exempt else min(rate, demand), self.capacities(key) * RATE
 
 

@@ -67,7 +67,14 @@ def divide(rate: float, classes: Mapping[str, Terms], demands: Mapping[str, floa
     parts = {name: Part(demands[name], 0.0) for name, terms in classes.items() if terms.exempt}
     room = max(0.0, rate - sum(part.rate for part in parts.values()))
     rest = [name for name in classes if name not in parts]
-    rates = [classes[name].rate or rate * UNPROMISED_PART for name in rest]
+    part = rate * UNPROMISED_PART
+    rates = [classes[name].rate or min(part, classes[name].ceiling or part) for name in rest]
+    bare = sum(own for name, own in zip(rest, rates, strict=True) if demands[name] and not classes[name].rate)
+    if sum(min(demands[name], own) for name, own in zip(rest, rates, strict=True)) > room and bare > part:
+        # No promise is broken for more than one class's part of those that are promised nothing.
+        rates = [
+            own if classes[name].rate else own * part / bare for name, own in zip(rest, rates, strict=True)
+        ]
     most = [
         min(demands[name], max(own, classes[name].ceiling)) for name, own in zip(rest, rates, strict=True)
     ]

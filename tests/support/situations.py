@@ -295,7 +295,9 @@ def _of_capacities() -> Iterator[Situation]:
     yield "a capacity that others use up", waits, context(level=level("capacity"))
     of_broker = level("capacity", broker=2)
     yield "the capacity of a broker, of a member", waits, context(level=of_broker, member=True)
-    nothing = level("capacity", entity="clients without a limit", shared=True, rate=0.0, has=0.0, spare=21e6)
+    nothing = level(
+        "capacity", entity="clients without a limit", shared=True, rate=0.0, has=2.4e6, spare=21e6
+    )
     unpromised = client(connection(held=0.4), waits={PRODUCE: 0.4}, name=("", "other"))
     stated = Definitions({Entity(capacity="cluster"): {"producer_byte_rate": 80e6}})
     yield "a class without a promised rate", unpromised, context(level=nothing, definitions=stated)
@@ -304,6 +306,10 @@ def _of_capacities() -> Iterator[Situation]:
     yield "a rate of which a part was used", waits, context(level=returned)
     shrunk = level("shrunk", has=4e6, lent=0.0, spare=0.0, shrunk=0.8)
     yield "more is promised than there is", waits, context(level=shrunk)
+    bare = level(
+        "shrunk", entity=nothing.entity, shared=True, rate=0.0, has=1.9e6, lent=0.0, spare=0.0, shrunk=0.8
+    )
+    yield "more is promised, for a class without a rate", unpromised, context(level=bare, definitions=stated)
     top = level("ceiling", lent=35e6, spare=60e6)
     yield "a class at its ceiling", waits, context(level=top)
     own = level("rate", ceiling=5e6, lent=0.0)

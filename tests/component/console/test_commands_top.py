@@ -107,6 +107,14 @@ def test_member_of_a_version_without_capacities_is_shown_all_the_same(
     assert (code, len(text.splitlines())) == (0, 5)
 
 
+def test_capacity_of_nothing_is_refused_and_the_member_shown_all_the_same(
+    member: ScriptedMember, top: Top
+) -> None:
+    member.documents["/v1/capacities"] = {"capacities": [{"key": "producer_byte_rate", "value": 0}]}
+    code, text, _ = top("-b", "--admin", member.admin)
+    assert (code, len(text.splitlines())) == (0, 5)
+
+
 def test_piped_output_is_plain_and_filtered(member: ScriptedMember, top: Top) -> None:
     code, out, _ = top("--admin", member.admin, "--filter", "BOB", "--sort", "client")
     assert code == 0

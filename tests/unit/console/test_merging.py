@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from console.board import SECONDS, History
 from console.merging import merge_client, merge_clients, merge_rules, one_budget
@@ -15,6 +16,7 @@ from proxy.explain.documents import (
     ConnectionRow,
     DemandRow,
     DocumentError,
+    Level,
     Quota,
     RuleRow,
     Times,
@@ -280,6 +282,17 @@ def test_connection_keeps_its_particulars_and_lines_for_people_name_its_member()
         "  a  broker 1  muted 50%  librdkafka 2.3.0  at gw-1",
         "  b\\x1b  broker 1  idle  at gw-2",
     ]
+
+
+def test_lines_for_people_say_what_a_class_had_of_a_capacity() -> None:
+    found = together(client_document([connection("a", 60)]))
+    level = Level(
+        binds="capacity", entity="group 'web'", capacity=8e6, rate=2e6, has=1e6, lent=5e5, spare=1e6
+    )
+    had = "borrowed 500.0 kB/s of 1.0 MB/s that others left, ceiling 8.0 MB/s"
+    for rate, own in ((2e6, "1.0 MB/s of its 2.0 MB/s"), (0.0, "1.0 MB/s, which is not promised")):
+        found.level = replace(level, rate=rate, ceiling=8e6)
+        assert f"  group 'web' had {own}, {had}" in list(verdict(found))
 
 
 def asking(muted: float, taken: float, most: float | None, **fields: Any) -> Document:

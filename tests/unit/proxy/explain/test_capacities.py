@@ -59,6 +59,11 @@ def test_class_that_wants_more_than_it_has_is_bound_by_the_capacity() -> None:
     ("own", "shrunk", "binds"),
     [
         (one(A, terms(2, 3), 3, 2, 1), 1.0, "ceiling"),
+        (
+            one(A, terms(2, 8), 8, 2, 6),
+            1.0,
+            "capacity",
+        ),  # a ceiling that is the capacity, of one that has all of it
         (one(A, terms(2, 2), 2, 2), 1.0, "rate"),
         (one(A, terms(2, 2), 2, 1.6), 0.8, "shrunk"),
         (one(A, terms(2, 8), 8, 1.6), 0.8, "shrunk"),
@@ -88,7 +93,8 @@ def test_class_that_has_stopped_to_wait_is_explained_while_its_waits_are_in_the_
 
 
 def test_where_each_broker_has_a_capacity_the_one_is_named_at_which_it_waited_longest() -> None:
-    here, there = state(one(A, terms(2, 8), 8, 2, 1), broker=1), state(one(A, terms(2, 8), 8, 2, 3), broker=2)
+    own = [one(A, terms(2, 8), 8, 2, lent)._replace(broker=broker) for broker, lent in ((1, 1), (2, 3))]
+    here, there = state(own[0], broker=1), state(own[1], broker=2)
     watch = sampled([here, there], 2)
     sampled([there], 8, watch)
     found = level(watch)
@@ -97,10 +103,16 @@ def test_where_each_broker_has_a_capacity_the_one_is_named_at_which_it_waited_lo
 
 
 def test_no_more_than_a_bounded_number_of_classes_is_kept() -> None:
-    many = [one(BucketKey(None, f"c{number}"), terms(1, 8), 8, 1) for number in range(SAMPLED_MAX)]
-    watch = sampled([state(one(A, terms(1, 8), 8, 1), *many)], 1)
-    assert level(watch) is None  # the one that waited first made room
-    assert level(watch, BucketKey(None, "c0")) is not None
+    watch = sampled([state(one(A, terms(1, 8), 8, 1))], 1)
+    for second, lent in enumerate((0, 0, 3), start=1):
+        many = [one(BucketKey(None, f"c{number}"), terms(1, 8), 8, 1, lent) for number in range(SAMPLED_MAX)]
+        for _ in watch.sample([state(*many, one(B, terms(1, 8), 8, 1))], 1_000_000 + 1000 * second):
+            pass
+    assert level(watch) is None  # the one that waited longest ago made room
+    assert level(watch, B) is None  # the others wait now as well, and stay with all of their samples
+    found = level(watch, BucketKey(None, "c1"))
+    assert found is not None
+    assert found.lent == 1 * MB
 
 
 def test_row_adds_up_and_shows_those_that_have_most() -> None:
@@ -115,11 +127,23 @@ def test_row_adds_up_and_shows_those_that_have_most() -> None:
     assert (row.classes_total, len(row.classes)) == (CLASSES_MAX + 5, CLASSES_MAX)
 
 
-def test_rate_that_the_schedule_of_clients_without_a_limit_needs_is_not_shown_as_promised() -> None:
-    row = row_of(state(one(UNPROMISED, terms(0.08, 8), 8, 0.08, 7.92)))
-    assert [(shown.entity, shown.rate, shown.lent) for shown in row.classes] == [
-        ("clients without a limit", 0.0, 7.92 * MB)
+def test_rate_that_the_schedule_needs_where_nothing_is_promised_is_not_shown_as_promised() -> None:
+    row = row_of(state(one(UNPROMISED, terms(0, 8), 8, 0.24, 4.76), one(A, terms(0, 4), 8, 0.24, 2.76)))
+    assert [(shown.entity, shown.rate, shown.has, shown.lent) for shown in row.classes] == [
+        ("clients without a limit", 0.0, 0.24 * MB, 4.76 * MB),
+        ("client-id 'a'", 0.0, 0.24 * MB, 2.76 * MB),
     ]
+
+
+def test_class_of_each_broker_is_sampled_by_itself_in_a_capacity_of_the_cluster() -> None:
+    here, there = (
+        one(A, terms(2, 8), 8, 2, lent)._replace(broker=broker) for broker, lent in ((1, 1), (2, 3))
+    )
+    watch = sampled([state(here, there)], 2)
+    sampled([state(there)], 8, watch)
+    found = level(watch)
+    assert found is not None
+    assert (found.broker, found.lent) == (-1, 3 * MB)
 
 
 def test_what_brokers_take_comes_first() -> None:

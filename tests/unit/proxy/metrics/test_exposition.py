@@ -46,9 +46,9 @@ WAITS = QuotaView("u", "a", "Topic", 0.0, None, 90_500, 0, 0, 0, 0, 0.0, longest
 DIVIDED = CapacityState(
     *("producer_byte_rate", 1, 8e6, 1.0, 0.5e6),
     (
-        ClassState("producer_byte_rate", BucketKey(None, "a"), Terms(4e6, 8e6), 8e6, 4e6, 3e6),
-        ClassState("producer_byte_rate", BucketKey("b", None), Terms(0.5e6, 0.5e6), 0.5e6, 0.5e6, 0.0),
-        ClassState("producer_byte_rate", BucketKey(None, "c"), Terms(0.0, 8e6), 0.0, 0.0, 0.0),
+        ClassState("producer_byte_rate", BucketKey(None, "a"), Terms(4e6, 8e6), 8e6, 4e6, 3e6, 1),
+        ClassState("producer_byte_rate", BucketKey("b", None), Terms(0.5e6, 0.5e6), 0.5e6, 0.5e6, 0.0, 1),
+        ClassState("producer_byte_rate", BucketKey(None, "c"), Terms(0.0, 8e6), 0.0, 0.0, 0.0, 1),
     ),
 )
 REQUESTS = QuotaView("", "a", "Request", 25.0, 12.5, 1_500_000, 3000, 4, 7000, 5, 0.0)
@@ -392,6 +392,22 @@ def test_capacity_and_its_classes_have_their_figures() -> None:
     assert figures(found, "1", "user 'b'", "Produce")["sluice_class_byte_rate"] == 0.5e6
     assert figures(found, "1", "client-id 'c'", "Produce") == {}
     assert found["sluice_borrowed_byte_rate"] == {("Produce",): 3e6}
+
+
+def test_each_series_of_a_class_is_there_once() -> None:
+    a, catch_up = BucketKey(None, "a"), "catch_up_byte_rate"
+    classes = [
+        ClassState(key, a, Terms(1e6, 8e6), 8e6, 1e6, 3e6, broker)
+        for broker in (1, 2)
+        for key in ("consumer_byte_rate", catch_up)
+    ]
+    state = CapacityState("consumer_byte_rate", -1, 16e6, 1.0, 0.0, tuple(classes))
+    (family,) = (
+        one for one in capacities.families([state], {}, classes_max=9) if one.name == "sluice_class_byte_rate"
+    )
+    assert sorted(labels for labels, _ in family.rows) == [
+        (kind, broker, "client-id 'a'") for kind in ("CatchUp", "Fetch") for broker in "12"
+    ]
 
 
 def test_documentation_names_every_metric_and_no_other() -> None:

@@ -130,7 +130,25 @@ def test_rates_that_are_not_wanted_do_not_shrink_the_others() -> None:
     assert world.lent("a") == pytest.approx(1)  # 8 - 6 - 1
 
 
-def test_a_class_without_a_promise_has_a_thousandth_and_what_is_left() -> None:
+def test_a_class_without_a_promise_has_no_more_than_its_ceiling() -> None:
+    world = World({"a": Terms(4e6, 4e6), "b": Terms(0, 0.1e6)})
+    world.want(a=8, b=8)
+    (state,) = world.capacities.states()
+    assert sorted(one.rate + one.lent for one in state.classes) == pytest.approx([0.1e6, 4e6])
+
+
+def test_many_classes_without_a_promise_take_nothing_from_one_that_is_promised() -> None:
+    many = {f"b{number}": Terms(0, RATE) for number in range(40)}
+    world = World({"a": Terms(7e6, 7e6), **many})
+    world.want(a=8, **dict.fromkeys(many, 8))
+    assert world.capacities(rate_of("a")) == 1.0
+    (state,) = world.capacities.states()
+    assert state.shrunk == 1.0
+    each = [one.rate + one.lent for one in state.classes if one.bucket != BucketKey(None, "a")]
+    assert each == pytest.approx([1e6 / 40] * 40)
+
+
+def test_a_class_without_a_promise_has_a_small_part_and_what_is_left() -> None:
     world = World({"a": Terms(4e6, 4e6), "b": Terms(0, RATE)})
     world.want(a=8, b=8)
     assert world.lent("b") == pytest.approx(8 - 4 - 8 * UNPROMISED_PART)
@@ -195,6 +213,15 @@ def test_each_broker_has_a_capacity_of_its_own() -> None:
     world.lend({loan_of("a", 1), loan_of("a", 2)})
     assert [world.capacities(loan_of("a", broker)) * RATE for broker in (1, 2)] == pytest.approx([4e6, 4e6])
     assert {state.broker for state in world.capacities.states()} == {1, 2}
+
+
+def test_capacity_of_the_cluster_has_a_class_of_each_broker_where_quotas_are_counted_there() -> None:
+    world = World(ALL)
+    for broker in (1, 2):
+        world.leases.demands[loan_of("a", broker)] = 1.0
+    world.lend({loan_of("a", 1), loan_of("a", 2)})
+    (state,) = world.capacities.states()
+    assert (state.broker, sorted(one.broker for one in state.classes)) == (ALL_BROKERS, [1, 2])
 
 
 def test_altered_terms_are_used_at_once() -> None:
