@@ -246,15 +246,16 @@ class Engine:
         own: otherwise each new name would be another request that passes at once, whatever is left of the capacity.
         """
         key, broker = throttle.key, throttle.broker
-        if limit is None and not self.definitions.names_bucket(key, bucket):
-            bucket = UNPROMISED
-        new = not self.definitions.names_bucket(key, bucket) and (key, bucket, broker) not in self._limiters
+        bucket = self.definitions.class_of(key, limit, bucket)
+        terms = self.definitions.terms(key, bucket)
+        named = terms.exempt or self.definitions.names_bucket(key, bucket)
+        new = not named and (key, bucket, broker) not in self._limiters
         charged = throttle in self._newcomers and throttle.total > 0
         self._newcomers.pop(throttle, None)
         if new and not charged:
             self._newcomers[throttle] = None
             bucket = UNPROMISED
-        terms = self.definitions.terms(key, bucket)
+            terms = self.definitions.terms(key, bucket)
         found = self._limiter((key, bucket, broker), promised(terms, capacity), terms, now_ms)
         if new and charged and isinstance(found, ScheduledLimiter):
             found.use_up_burst(now_ms)

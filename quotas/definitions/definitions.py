@@ -29,7 +29,7 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from quotas.definitions import times
-from quotas.definitions.classes import Capacity, Terms
+from quotas.definitions.classes import UNPROMISED, Capacity, Terms
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity, canonical, code, entity_of
 from quotas.definitions.groups import Conflict, Members, check_member, conflict
 from quotas.definitions.kinds import (
@@ -282,7 +282,6 @@ class Definitions:
     and `in_force` and all that traffic asks for what holds.
 
     Attributes:
-        revision: a number that grows with every change of what is in force.
         capacities: by quota key, the capacity that is stated; where both scopes are, that of each broker.
         changed: called in the owner's thread with the code of each entity whose limits in force were set; None: not
             called.
@@ -675,6 +674,16 @@ class Definitions:
             return Terms(rate, max(rate, ceiling), weight or 1.0, text in exempt)
         return Terms(0.0, unbounded, weight or 1.0)
 
+    def class_of(self, key: str, limit: float | None, bucket: BucketKey) -> BucketKey:
+        """Return the class of a capacity for clients with this limit and bucket (`limit`).
+
+        Clients that no entry promises anything are one class, whatever their names, unless an entry is about exactly
+        their bucket or exempts them.
+        """
+        if limit is None and not self.names_bucket(key, bucket) and not self.terms(key, bucket).exempt:
+            return UNPROMISED
+        return bucket
+
     def _levels_of(self, key: str, bucket: BucketKey) -> Iterator[tuple[str, float | None]]:
         """Yield code and static limit of all that could decide for a bucket, the highest precedence first."""
         user, client_id, group = bucket
@@ -813,7 +822,10 @@ class Definitions:
         if bucket.group is not None or (bucket.user is None and (key, bucket.client_id) in self._overrides):
             return True
         text = code(bucket.user, bucket.client_id)
-        return any(text in values for values in self._deciding(key))
+        deciding = self._deciding(key)
+        return any(text in values for values in deciding) or (
+            len(deciding) > 1 and text in self._rates[WEIGHT]
+        )
 
     def names_user(self, user: str) -> bool:
         """Whether this user has an entry, with or without a client id."""
