@@ -811,6 +811,10 @@ class Definitions:
         levels = [code(of, client_id) for of in (user, DEFAULT, None)]
         return any(text in rates for rates in tables for text in levels)
 
+    def beginnings(self, user: str, client_id: str) -> tuple[str, str]:
+        """Return the prefixes by which a user and a client id are in a group, without their `*`; "" for none."""
+        return self._member_users.beginning_of(user), self._member_client_ids.beginning_of(client_id)
+
     def names_bucket(self, key: str, bucket: BucketKey) -> bool:
         """Whether an entry is about exactly this bucket: its number is bounded, while names below a default have none.
 
