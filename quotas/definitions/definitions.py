@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import blake2b
 from heapq import heappop, heappush
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from quotas.definitions import times
@@ -196,14 +197,18 @@ def check_value(entity: Entity, key: str, value: float, path: str) -> None:
         raise DefinitionError(path, f"must be 1, not {value!r}; without the key it is not so")
 
 
-def check_ceilings(values: Mapping[str, float], path: str) -> None:
-    """Raise `DefinitionError` if a ceiling among an entity's limits is below its rate.
+def check_ceilings(
+    values: Mapping[str, float], path: str, before: Mapping[str, float] = MappingProxyType({})
+) -> None:
+    """Raise `DefinitionError` if a ceiling among an entity's limits is below its rate, unless both were so `before`.
 
     `Definitions.put` does not check this, since the two may come one after the other, as records of a topic do; then
     the ceiling in force is the rate.
     """
     for key, ceiling in CEILINGS.items():
-        if key in values and ceiling in values and values[ceiling] < values[key]:
+        if key not in values or ceiling not in values or values[ceiling] >= values[key]:
+            continue
+        if any(values[one] != before.get(one) for one in (key, ceiling)):
             raise DefinitionError(
                 f"{path}.{ceiling}",
                 f"{values[ceiling]:.0f} must be at least {key}, which is {values[key]:.0f}",
