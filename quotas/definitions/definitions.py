@@ -449,11 +449,12 @@ class Definitions:
         """When `elapse` has something to do; None if no entry has times that are still to come."""
         return self._boundaries[0][0] if self._boundaries else None
 
-    def elapse(self, now: datetime) -> bool:
+    def elapse(self, now: datetime, pace: Callable[[Iterable[str]], Iterable[str]] = iter) -> bool:
         """Put in force what holds now, of all entries with times; returns whether any limit in force has changed.
 
         Args:
             now: with a time zone; not earlier than in the call before, unless the clock was set back.
+            pace: wraps an iterable in one that may pause between items, since thousands may change at one moment.
         """
         if self._now is None or now < self._now:
             self._boundaries = [(now, base) for base in self._timed]  # all are looked at
@@ -462,7 +463,7 @@ class Definitions:
         while self._boundaries and self._boundaries[0][0] <= now:
             due.add(heappop(self._boundaries)[1])
         changed = False
-        for base in sorted(due):
+        for base in pace(sorted(due)):
             timed = self._timed.get(base)
             if timed is None:
                 continue
