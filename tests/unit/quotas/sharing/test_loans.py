@@ -3,7 +3,7 @@
 import pytest
 
 from quotas.definitions.definitions import Definitions
-from quotas.definitions.entities import BucketKey, Entity
+from quotas.definitions.entities import DEFAULT, BucketKey, Entity
 from quotas.definitions.kinds import CEILINGS, EXEMPT, PRODUCE
 from quotas.engine import Engine
 from quotas.limiters.limiter import ADMITTED
@@ -253,6 +253,15 @@ def test_an_exempt_class_is_counted_and_not_delayed() -> None:
     for now_ms in range(0, 1000, 10):
         assert process.client.produce(process.flow, MB, now_ms) is ADMITTED
     assert process.client.total == 100 * MB
+
+
+@pytest.mark.parametrize("limits", [{EXEMPT: 1.0}, {EXEMPT: 1.0, PRODUCE.key: MB}])
+def test_each_client_below_a_default_that_is_exempt_is_not_delayed(limits: dict[str, float]) -> None:
+    capacity = Entity(capacity="cluster")
+    process = Process(Definitions({capacity: {PRODUCE.key: 8 * MB}, Entity(client_id=DEFAULT): limits}))
+    process.begin()
+    for now_ms in range(0, 1000, 10):
+        assert process.client.produce(process.flow, MB, now_ms) is ADMITTED
 
 
 def test_a_class_that_is_exempt_no_more_is_limited_without_a_burst() -> None:
