@@ -3,9 +3,9 @@
 import pytest
 
 from quotas.definitions.definitions import Definitions
-from quotas.definitions.entities import BucketKey, Entity
+from quotas.definitions.entities import DEFAULT, BucketKey, Entity
 from quotas.definitions.kinds import CEILINGS, EXEMPT, PRODUCE
-from quotas.engine import Engine
+from quotas.engine import NEWCOMERS_AT_ONCE, Engine
 from quotas.limiters.limiter import ADMITTED
 from quotas.options import EngineOptions, Policy
 from quotas.sharing.budgets import Budgets, budget_key
@@ -262,3 +262,42 @@ def test_a_class_that_is_exempt_no_more_is_limited_without_a_burst() -> None:
     process.update(stated())
     assert process.rate(1) == pytest.approx(8, abs=2)
     assert process.rate() == pytest.approx(8, rel=0.03)
+
+
+# -- names below a default
+
+
+def below_a_default(**values: float) -> Definitions:
+    """A capacity of 8 MB/s, and a default for client ids."""
+    capacity = {PRODUCE.key: 8.0 * MB}
+    return Definitions({Entity(capacity="cluster"): capacity, Entity(client_id=DEFAULT): values})
+
+
+def test_a_client_that_gets_a_default_pays_for_what_it_sends_from_then_on_only() -> None:
+    process = Process(below_a_default())
+    process.begin()
+    assert process.rate() == pytest.approx(8, rel=0.03)
+    process.update(below_a_default(**{PRODUCE.key: 1.0 * MB}))
+    assert process.rate() == pytest.approx(1, rel=0.05)
+
+
+def test_names_that_fall_silent_keep_no_other_from_its_own_rate() -> None:
+    process = Process(below_a_default(**{PRODUCE.key: 1.0 * MB}))
+    process.begin()
+    process.rate()
+    for number in range(NEWCOMERS_AT_ONCE + 10):
+        silent = process.engine.client("", f"silent-{number}", 1).produce
+        process.now_ms += 10
+        silent.produce(silent.flow(), 1, process.now_ms)
+        assert silent.total
+    process.client = process.engine.client("", "late", 1).produce
+    process.flow = process.client.flow()
+    assert process.rate() == pytest.approx(1, rel=0.05)
+
+
+def test_names_below_an_exempt_default_are_not_delayed_at_first() -> None:
+    process = Process(below_a_default(**{EXEMPT: 1.0}))
+    process.begin()
+    for number in range(10):
+        client = process.engine.client("", f"new-{number}", 1).produce
+        assert client.produce(client.flow(), 8 * MB, 0) is ADMITTED
