@@ -37,7 +37,9 @@ _RATE_MS: Final = 1000  # a rate is measured over at least this time
 _HEADROOM: Final = 2.0
 # A number of waiting connections that differs by less than this part is not worth a message.
 _WEIGHT_PART: Final = 8
-_KEY_CHARACTERS_MAX: Final = 1024
+# Every client id that is counted by itself fits (`engine.CLIENT_ID_CHARACTERS_MAX`), with a user of some length: of a
+# class without its names the terms are not known (`capacities`).
+_KEY_CHARACTERS_MAX: Final = 2048
 _GROUP_MARK: Final = "group "  # no entity's code begins so
 _RENEWED_AT_ONCE: Final = 500  # two milliseconds' work
 # What a class uses is measured at least so far apart, and averaged over about the second time.

@@ -4,11 +4,11 @@ import pytest
 
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity
-from quotas.definitions.kinds import CEILINGS, EXEMPT, PRODUCE
-from quotas.engine import NEWCOMERS_AT_ONCE, Engine
+from quotas.definitions.kinds import CATCH_UP_BYTE_RATE, CEILINGS, EXEMPT, PRODUCE
+from quotas.engine import CLIENT_ID_CHARACTERS_MAX, NEWCOMERS_AT_ONCE, Engine
 from quotas.limiters.limiter import ADMITTED
 from quotas.options import EngineOptions, Policy
-from quotas.sharing.budgets import Budgets, budget_key
+from quotas.sharing.budgets import Budgets, budget_key, limiter_key_of
 from quotas.sharing.capacities import Capacities
 from quotas.sharing.lease_values import (
     DEFAULT_KEY,
@@ -301,3 +301,9 @@ def test_names_below_an_exempt_default_are_not_delayed_at_first() -> None:
     for number in range(10):
         client = process.engine.client("", f"new-{number}", 1).produce
         assert client.produce(client.flow(), 8 * MB, 0) is ADMITTED
+
+
+def test_a_long_client_id_below_a_default_is_a_class_with_known_terms() -> None:
+    longest = "x" * CLIENT_ID_CHARACTERS_MAX
+    limiter_key = (CATCH_UP_BYTE_RATE, BucketKey("u" * 255, longest), 2**31 - 1)
+    assert limiter_key_of(budget_key(limiter_key)) == limiter_key
