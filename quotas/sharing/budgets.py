@@ -321,7 +321,8 @@ class Budgets:
             promised += 0.0 if use.named else use.promised
         self._promised[place] = promised
         # Many classes that were idle may begin at the same moment: together they have no more than the capacity then.
-        standby = min(1.0, capacity / promised) if capacity and promised > 0 else 1.0
+        whole = capacity or (0.0 if before is None else before.capacity)
+        standby = min(1.0, whole / promised) if promised > 0 else 1.0
         last = self._standby.get(place, 1.0)
         if standby < last / _PROMISED_STEP or standby > last * _PROMISED_STEP or standby == 1.0 != last:
             self._standby[place] = standby

@@ -307,3 +307,25 @@ def test_a_long_client_id_below_a_default_is_a_class_with_known_terms() -> None:
     longest = "x" * CLIENT_ID_CHARACTERS_MAX
     limiter_key = (CATCH_UP_BYTE_RATE, BucketKey("u" * 255, longest), 2**31 - 1)
     assert limiter_key_of(budget_key(limiter_key)) == limiter_key
+
+
+def test_names_below_a_default_that_begin_together_have_the_capacity_also_after_one_has_gone() -> None:
+    process = Process(below_a_default(**{PRODUCE.key: 1.0 * MB}))
+    process.begin()
+    clients = [process.engine.client("", f"name-{number}", 1) for number in range(80)]
+    flows = [client.produce.flow() for client in clients]
+    for _ in range(20):  # each sends a little, and has a limiter of its own then
+        for client, flow in zip(clients, flows, strict=True):
+            client.produce.produce(flow, 10, process.now_ms)
+        for _ in range(20):
+            process.now_ms += 50
+            process.step()
+    clients[0].detach()
+    process.now_ms += 60_000
+    process.step()
+    passed = 0
+    for client, flow in zip(clients[1:], flows[1:], strict=True):
+        while not client.produce.produce(flow, 10_000, process.now_ms).throttle_ms and passed < 80 * MB:
+            passed += 10_000
+    # The burst of 0.4 s of the capacity, and two requests of each.
+    assert passed <= 0.4 * 1.25 * 8 * MB + 2 * 80 * 10_000
