@@ -105,6 +105,9 @@ class Budgets(Protocol):
             The decision, with a shorter mute if the share may change soon.
         """
 
+    def would_wait(self, limiter: Lendable, waiting: object, ms: int, now_ms: int) -> None:
+        """Register that a connection would wait for `ms` if quotas were enforced; only of a class of a capacity."""
+
     def leased_until_ms(self, now_ms: int) -> int | None:
         """Return until when the present shares may be used; None if no lease is in force."""
 

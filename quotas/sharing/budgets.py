@@ -165,10 +165,22 @@ class _Use:
         named: whether an entry is about exactly this class.
         promised: the limit of all processes together, in bytes/s, when it began.
         rate: bytes/s that pass, averaged.
+        predicted: connections that would wait if quotas were enforced, and until when.
         wish: the demand that was reported last; None for none.
     """
 
-    __slots__ = ("_enough_ms", "_sample", "capacity", "key", "limiter", "named", "promised", "rate", "wish")
+    __slots__ = (
+        "_enough_ms",
+        "_sample",
+        "capacity",
+        "key",
+        "limiter",
+        "named",
+        "predicted",
+        "promised",
+        "rate",
+        "wish",
+    )
 
     def __init__(self, key: str, limiter: Borrowing, capacity: float, named: bool, now_ms: int) -> None:
         self.key = key
@@ -177,6 +189,7 @@ class _Use:
         self.named = named
         self.promised = limiter.limit
         self.rate = 0.0
+        self.predicted: dict[object, int] = {}
         self.wish: Wish | None = None
         self._sample = now_ms, limiter.used()
         self._enough_ms = now_ms - _ENOUGH_MS  # when its burst was last unused
@@ -184,6 +197,12 @@ class _Use:
     def measured(self, now_ms: int) -> bool:
         """Whether it was measured a moment ago."""
         return now_ms < self._sample[0] + _USE_MS
+
+    def would_wait_since(self, ms: int) -> int:
+        """Return the number of connections that would wait at a time or later, and forget the others."""
+        for one in [one for one, until_ms in self.predicted.items() if until_ms < ms]:
+            del self.predicted[one]
+        return len(self.predicted)
 
     def renew(self, waiting: int, share: float, now_ms: int) -> bool:
         """Measure what passes, and set the demand anew; returns whether it has changed.
@@ -356,6 +375,14 @@ class Budgets:
         named.waiting[waiting] = max(until_ms, now_ms)
         return decision
 
+    def would_wait(self, limiter: Lendable, waiting: object, ms: int, now_ms: int) -> None:
+        """Register that a connection would wait for `ms` if quotas were enforced, if its class shares a capacity: what
+        the class could borrow depends on such demands. Shares of rates do not.
+        """
+        use = self._uses.get(limiter)
+        if use is not None:
+            use.predicted[waiting] = now_ms + min(ms, _UNSETTLED_MUTE_MS)
+
     def _unsettled(self, named: _Named, now_ms: int) -> bool:
         """Whether the share may change soon, so that a mute computed from it may be shortened."""
         if not named.limiter.decides_again:
@@ -446,7 +473,8 @@ class Budgets:
             self._uses[limiter] = use
             named = self._named.get(limiter)
             share = self._lessee.share(rate_key(use.key), now_ms)
-            waiting = 0 if named is None else named.waiting_since(now_ms - _BACK_MS)
+            waiting = use.would_wait_since(now_ms - _BACK_MS)
+            waiting += 0 if named is None else named.waiting_since(now_ms - _BACK_MS)
             if use.renew(waiting, share, now_ms):
                 if use.wish is None:
                     self._wishes.pop(use.key, None)
