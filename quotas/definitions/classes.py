@@ -48,7 +48,10 @@ class Capacity(NamedTuple):
 def promised(terms: Terms, capacity: Capacity) -> float:
     """Return the rate in bytes/s that a class has at any time.
 
-    >>> promised(Terms(0, 8e6), Capacity(8e6, cluster=False)), promised(Terms(2e6, 8e6), Capacity(8e6, cluster=False))
-    (240000.0, 2000000.0)
+    >>> [promised(terms, Capacity(8e6, cluster=False)) for terms in (Terms(0, 8e6), Terms(0, 1e5), Terms(2e6, 8e6))]
+    [240000.0, 100000.0, 2000000.0]
     """
-    return terms.rate or capacity.rate * UNPROMISED_PART
+    if terms.rate:
+        return terms.rate
+    unpromised = capacity.rate * UNPROMISED_PART
+    return min(unpromised, terms.ceiling) if terms.ceiling else unpromised

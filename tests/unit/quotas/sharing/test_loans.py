@@ -237,6 +237,15 @@ def test_a_ceiling_and_a_capacity_that_change_are_used_at_once() -> None:
     assert process.rate() == pytest.approx(5, rel=0.03)
 
 
+def test_a_ceiling_below_what_a_class_without_a_promise_has_is_kept() -> None:
+    ceiling = {CEILINGS[PRODUCE.key]: 0.1 * MB}
+    process = Process(
+        Definitions({Entity(capacity="cluster"): {PRODUCE.key: 8 * MB}, Entity(client_id="a"): ceiling})
+    )
+    process.begin()
+    assert process.rate(6) == pytest.approx(0.1, rel=0.25)  # requests of 20 kB
+
+
 def test_policy_kip13_has_no_loans_and_back_has_them() -> None:
     process = Process(stated())
     process.begin()
