@@ -5,6 +5,7 @@ It has attributes and no behaviour; a channel holds one for each direction, and 
 it. The rules are in `throttles.bandwidth` and in the policies.
 """
 
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -74,6 +75,10 @@ class Lendable(Protocol):
 
 class Borrowing(Lendable, Protocol):
     """A limiter of a class that shares a capacity: its rate is its share of the limit, and what is lent to it."""
+
+    @property
+    def throttles(self) -> Sized:
+        """Those whose bytes `used` adds up."""
 
     @property
     def rate(self) -> float:

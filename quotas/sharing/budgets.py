@@ -45,6 +45,8 @@ _RENEWED_AT_ONCE: Final = 500  # two milliseconds' work
 # What a class uses is measured at least so far apart, and averaged over about the second time.
 _USE_MS: Final = 100
 _USE_MEAN_MS: Final = 500
+# So many throttles are added up in a measurement for each ms between two: some 1 % of the time.
+_THROTTLES_A_MS: Final = 50
 # A class that has had an unused burst in this time has enough on average, though its connections wait: for their turns
 # in what it sends at once.
 _ENOUGH_MS: Final = 1000
@@ -197,6 +199,10 @@ class _Use:
     def measured(self, now_ms: int) -> bool:
         """Whether it was measured a moment ago."""
         return now_ms < self._sample[0] + _USE_MS
+
+    def costly(self, now_ms: int) -> bool:
+        """Whether it has so many throttles that to measure it now would take too much of the time."""
+        return now_ms < self._sample[0] + len(self.limiter.throttles) // _THROTTLES_A_MS
 
     def would_wait_since(self, ms: int) -> int:
         """Return the number of connections that would wait at a time or later, and forget the others."""
@@ -471,6 +477,8 @@ class Budgets:
                 return
             del self._uses[limiter]
             self._uses[limiter] = use
+            if use.costly(now_ms):
+                continue
             named = self._named.get(limiter)
             share = self._lessee.share(rate_key(use.key), now_ms)
             waiting = use.would_wait_since(now_ms - _BACK_MS)

@@ -7,6 +7,7 @@ from quotas.definitions.entities import DEFAULT, BucketKey, Entity
 from quotas.definitions.kinds import CATCH_UP_BYTE_RATE, CEILINGS, EXEMPT, PRODUCE
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX, NEWCOMERS_AT_ONCE, Engine
 from quotas.limiters.limiter import ADMITTED
+from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions, Policy
 from quotas.sharing.budgets import Budgets, budget_key, limiter_key_of
 from quotas.sharing.capacities import Capacities
@@ -310,6 +311,31 @@ def test_names_below_an_exempt_default_are_not_delayed_at_first() -> None:
     for number in range(10):
         client = process.engine.client("", f"new-{number}", 1).produce
         assert client.produce(client.flow(), 8 * MB, 0) is ADMITTED
+
+
+def test_a_class_of_many_names_is_measured_less_often_and_the_others_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    process = Process(stated())
+    process.begin()
+    for number in range(20_000):
+        client = process.engine.client("", f"name-{number}", 1).produce
+        client.produce(client.flow(), 1, 0)
+    process.client.produce(process.flow, 1, 0)
+    measured: list[int] = []
+    used = ScheduledLimiter.used
+
+    def count(limiter: ScheduledLimiter) -> int:
+        measured.append(len(limiter.throttles))
+        return used(limiter)
+
+    monkeypatch.setattr(ScheduledLimiter, "used", count)
+    for _ in range(40):
+        process.now_ms += 50
+        process.step()
+    # Added up in 2 s: five times some milliseconds; and the class of one name each 100 ms.
+    assert measured.count(1) >= 20
+    assert 4 <= measured.count(20_000) <= 7
 
 
 def test_a_long_client_id_below_a_default_is_a_class_with_known_terms() -> None:
