@@ -165,7 +165,7 @@ class _Use:
         key: of its loans.
         capacity: bytes/s.
         named: whether an entry is about exactly this class.
-        promised: the limit of all processes together, in bytes/s, when it began.
+        promised: the limit of all processes together, in bytes/s.
         rate: bytes/s that pass, averaged.
         predicted: connections that would wait if quotas were enforced, and until when.
         wish: the demand that was reported last; None for none.
@@ -195,6 +195,11 @@ class _Use:
         self.wish: Wish | None = None
         self._sample = now_ms, limiter.used()
         self._enough_ms = now_ms - _ENOUGH_MS  # when its burst was last unused
+
+    @property
+    def standby(self) -> float:
+        """The rate in bytes/s that it has without a demand, and that is shrunk then: names are without a bound."""
+        return 0.0 if self.named else self.promised
 
     def measured(self, now_ms: int) -> bool:
         """Whether it was measured a moment ago."""
@@ -298,6 +303,10 @@ class Budgets:
         use = self._uses.get(limiter)
         if (use.capacity if use is not None else 0.0) != capacity:
             use = self._join(limiter, limiter_key, key, capacity, now_ms)
+        elif use is not None:
+            before, use.promised, use.named = use.standby, limiter.limit, self._owner.names(limiter_key)
+            if use.standby != before:
+                self._promise(limiter_key, use.standby - before, capacity)
         self._set(limiter, key, use, now_ms)
 
     def lent(self, limiter: Lendable, now_ms: int) -> float:
@@ -331,11 +340,7 @@ class Budgets:
         self, limiter: Lendable, limiter_key: LimiterKey, key: str, capacity: float, now_ms: int
     ) -> _Use | None:
         """Register that a limiter's class shares a capacity in bytes/s; 0: it shares none any more."""
-        place = _place(limiter_key)
-        promised = self._promised.get(place, 0.0)
         before = self._uses.pop(limiter, None)
-        if before is not None and not before.named:
-            promised -= before.promised
         if before is not None:
             self._wishes.pop(before.key, None)
         use = None
@@ -343,16 +348,22 @@ class Budgets:
             borrowing = cast(Borrowing, limiter)
             named = self._owner.names(limiter_key)
             use = self._uses[limiter] = _Use(loan_key(key), borrowing, capacity, named, now_ms)
-            promised += 0.0 if use.named else use.promised
-        self._promised[place] = promised
-        # Many classes that were idle may begin at the same moment: together they have no more than the capacity then.
-        whole = capacity or (0.0 if before is None else before.capacity)
-        standby = min(1.0, whole / promised) if promised > 0 else 1.0
+        change = (0.0 if use is None else use.standby) - (0.0 if before is None else before.standby)
+        self._promise(limiter_key, change, capacity or (0.0 if before is None else before.capacity))
+        return use
+
+    def _promise(self, limiter_key: LimiterKey, change: float, capacity: float) -> None:
+        """Change the sum of the rates that classes have without a demand, and the part of them that each has then.
+
+        Many that were idle may begin at the same moment: together they have no more than the capacity then.
+        """
+        place = _place(limiter_key)
+        promised = self._promised[place] = self._promised.get(place, 0.0) + change
+        standby = min(1.0, capacity / promised) if promised > 0 else 1.0
         last = self._standby.get(place, 1.0)
         if standby < last / _PROMISED_STEP or standby > last * _PROMISED_STEP or standby == 1.0 != last:
             self._standby[place] = standby
             self._owner.refresh(self._owner.lease_until_ms)
-        return use
 
     def waits(self, limiter: Lendable, waiting: object, decision: Decision, now_ms: int) -> Decision:
         """Register that a decision makes a connection wait: this is a demand for a larger share of the limit.

@@ -6,7 +6,7 @@ from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity
 from quotas.definitions.kinds import CATCH_UP_BYTE_RATE, CEILINGS, EXEMPT, PRODUCE
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX, NEWCOMERS_AT_ONCE, Engine
-from quotas.limiters.limiter import ADMITTED
+from quotas.limiters.limiter import ADMITTED, Flow
 from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions, Policy
 from quotas.sharing.budgets import Budgets, budget_key, limiter_key_of
@@ -24,6 +24,7 @@ from quotas.sharing.lease_values import (
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
 from quotas.sharing.member import Member
+from quotas.throttles.bandwidth import Throttle
 
 TERMS = LeaseTerms(15_000, 1000, 4)
 ALONE = LeaseTerms(15_000, 100, 1, never_lent=0.0)
@@ -344,23 +345,59 @@ def test_a_long_client_id_below_a_default_is_a_class_with_known_terms() -> None:
     assert limiter_key_of(budget_key(limiter_key)) == limiter_key
 
 
-def test_names_below_a_default_that_begin_together_have_the_capacity_also_after_one_has_gone() -> None:
-    process = Process(below_a_default(**{PRODUCE.key: 1.0 * MB}))
-    process.begin()
-    clients = [process.engine.client("", f"name-{number}", 1) for number in range(80)]
-    flows = [client.produce.flow() for client in clients]
-    for _ in range(20):  # each sends a little, and has a limiter of its own then
-        for client, flow in zip(clients, flows, strict=True):
-            client.produce.produce(flow, 10, process.now_ms)
+def many_names(process: Process) -> list[tuple[Throttle, Flow]]:
+    """80 names below a default that have limiters of their own, and send little."""
+    clients = [process.engine.client("", f"name-{number}", 1).produce for number in range(80)]
+    found = [(client, client.flow()) for client in clients]
+    for _ in range(20):
+        for client, flow in found:
+            client.produce(flow, 10, process.now_ms)
         for _ in range(20):
             process.now_ms += 50
             process.step()
-    clients[0].detach()
+    return found
+
+
+def passed_at_once(process: Process, names: list[tuple[Throttle, Flow]]) -> int:
+    """The bytes that names pass at the same moment, after a minute without any."""
+    for client, _ in names:
+        client.refresh(process.now_ms)
     process.now_ms += 60_000
     process.step()
+    for client, _ in names:
+        client.refresh(process.now_ms)
     passed = 0
-    for client, flow in zip(clients[1:], flows[1:], strict=True):
-        while not client.produce.produce(flow, 10_000, process.now_ms).throttle_ms and passed < 80 * MB:
+    for client, flow in names:
+        while not client.produce(flow, 10_000, process.now_ms).throttle_ms:
             passed += 10_000
-    # The burst of 0.4 s of the capacity, and two requests of each.
-    assert passed <= 0.4 * 1.25 * 8 * MB + 2 * 80 * 10_000
+    return passed
+
+
+# The burst of 0.4 s of the capacity, and two requests of each.
+AT_ONCE_MAX = 0.4 * 1.25 * 8 * MB + 2 * 80 * 10_000
+
+
+def test_names_below_a_default_that_begin_together_have_the_capacity_also_after_one_has_gone() -> None:
+    process = Process(below_a_default(**{PRODUCE.key: 1.0 * MB}))
+    process.begin()
+    (gone, _), *names = many_names(process)
+    gone.detach()
+    assert passed_at_once(process, names) <= AT_ONCE_MAX
+
+
+def test_names_below_a_default_that_begin_together_have_the_capacity_also_after_that_was_altered() -> None:
+    process = Process(below_a_default(**{PRODUCE.key: 0.1 * MB}))
+    process.begin()
+    names = many_names(process)
+    process.update(below_a_default(**{PRODUCE.key: 1.0 * MB}))
+    assert passed_at_once(process, names) <= AT_ONCE_MAX
+
+
+def test_a_name_that_gets_an_entry_has_its_rate_at_once() -> None:
+    process = Process(below_a_default(**{PRODUCE.key: 1.0 * MB}))
+    process.begin()
+    (named, flow), *_ = many_names(process)
+    altered = below_a_default(**{PRODUCE.key: 1.0 * MB})
+    altered.put(Entity(client_id="name-0"), {PRODUCE.key: 5.0 * MB}, "test")
+    process.update(altered)
+    assert passed_at_once(process, [(named, flow)]) >= 0.4 * 5 * MB
