@@ -423,6 +423,7 @@ class Budgets:
 
     def leased_until_ms(self, now_ms: int) -> int | None:
         """Return until when the present shares may be used; None if no lease is in force."""
+        self._lessee.lapse(now_ms)  # the end of loans is not that of the lease
         until_ms = self._lessee.usable_until_ms if self._lessee.leased(now_ms) else now_ms
         return until_ms if until_ms > now_ms else None
 

@@ -85,6 +85,21 @@ def test_a_process_that_is_cut_off_borrows_nothing() -> None:
     assert one.share(KEY, 15_000) == 0.25
 
 
+def test_a_request_after_the_end_of_loans_does_not_forget_the_end_of_the_lease() -> None:
+    lessee = leased({LOAN: 0.5, KEY: 0.75})
+    engine = Engine(EngineOptions(policy="schedule", scope="cluster"), stated())
+    engine.share(Budgets(engine, lessee, 0))
+    engine.refresh(lessee.usable_until_ms)
+    client = engine.client("", "a", 1).produce
+    flow = client.flow()
+    client.produce(flow, 1, 0)
+    client.produce(flow, 1, LOAN_MS)
+    # It is suspended now, before it has reported; others have its share then, and it is cut off.
+    client.produce(flow, 2 * MB, 16_000)
+    # Beyond the burst of a quarter of 2 MB/s.
+    assert client.debt_bytes(16_000) == pytest.approx(2 * MB - 0.4 * 0.5 * MB, rel=0.01)
+
+
 # -- the lessor
 
 
