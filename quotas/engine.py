@@ -7,9 +7,10 @@ after an hour without traffic, as Kafka expires its sensors. So an update costs 
 Memory is bounded. Beyond `client_ids_max` identities, clients without an entry of their own share one object,
 `<other>`, with one default client's quota for all of them. A client with an entry always has its own object, since the
 number of entries is bounded; a user with an entry keeps its quota, and the user's further client ids share one
-`<other>`. A client id longer than CLIENT_ID_CHARACTERS_MAX without an entry counts as `<other>`. The same applies
-beyond `client_bytes_max`, the memory of all clients with their limiters. While more than three quarters of either
-bound are in use, a client without debt and without recent traffic is removed early.
+`<other>`. A client id longer than CLIENT_ID_CHARACTERS_MAX without an entry counts as `<other>`. Names that are in a
+group by a prefix stay in it: those of `web-*` share `web-<other>`. The same applies beyond `client_bytes_max`, the
+memory of all clients with their limiters. While more than three quarters of either bound are in use, a client without
+debt and without recent traffic is removed early.
 
 The scope is fixed at the start: a budget cannot be split while it is in use. The engine belongs to one thread; `now_ms`
 is an argument everywhere. `proxy.metrics.exposition` shows its figures.
@@ -258,15 +259,14 @@ class Engine:
             counted: what the throttle had counted when it became a newcomer, if it is one.
         """
         key, broker = throttle.key, throttle.broker
+        bucket = self.definitions.class_of(key, limit, bucket)
         terms = self.definitions.terms(key, bucket)
-        if limit is None and not terms.exempt and not self.definitions.names_bucket(key, bucket):
-            bucket = UNPROMISED
-        new = not self.definitions.names_bucket(key, bucket) and (key, bucket, broker) not in self._limiters
+        named = terms.exempt or self.definitions.names_bucket(key, bucket)
+        new = not named and (key, bucket, broker) not in self._limiters
         charged = throttle.total - counted
-        if new and charged <= 0 and not terms.exempt:
+        if new and charged <= 0:
             self._newcomers[throttle] = counted
             bucket = UNPROMISED
-        if bucket == UNPROMISED:
             terms = self.definitions.terms(key, bucket)
         found = self._limiter((key, bucket, broker), promised(terms, capacity), terms, now_ms)
         if new and charged > 0 and isinstance(found, ScheduledLimiter):
@@ -325,9 +325,10 @@ class Engine:
         long = len(client_id) > CLIENT_ID_CHARACTERS_MAX
         room = self._has_room() or self._evict_idle()
         if (long or not room) and not self._has_own_entry(user, client_id):
-            client_id = OTHER
+            user_begin, client_begin = self.definitions.beginnings(user, client_id)
+            client_id = client_begin + OTHER
             if user and not room and not self.definitions.names_user(user):
-                user = OTHER
+                user = user_begin + OTHER
             found = self._clients.get((user, client_id, broker))
             if found is not None:
                 return found

@@ -111,6 +111,7 @@ def capacity_warnings(definitions: Definitions, scope: str, parts: int = 1) -> I
             yield f"{key} of {text_of(entity)} has no effect: no [[capacity]] is stated"
     for key, capacity in definitions.capacities.items():
         yield from _too_much(definitions, key, capacity)
+        yield from _ceilings_alone(definitions, key)
         total = sum(rate for _, rate in _promised(definitions, key))
         if _comparable(capacity, scope) and total > capacity.rate:
             yield (
@@ -132,6 +133,17 @@ def _too_much(definitions: Definitions, key: str, capacity: Capacity) -> Iterato
                     f"{name} of {text_of(entity)}: {write_bytes(int(value))} can never be had: capacity "
                     f"{_of(key, capacity)} is {write_bytes(int(capacity.rate))} bytes/s"
                 )
+
+
+def _ceilings_alone(definitions: Definitions, key: str) -> Iterator[str]:
+    """Yield a warning for each ceiling without a rate of any number of clients, which are one class without it."""
+    for text in definitions.codes_in_force():
+        entity, values = entity_of(text), definitions.in_force(text)
+        if CEILINGS[key] in values and key not in values and (DEFAULT in entity or EACH in values):
+            yield (
+                f"{CEILINGS[key]} of {text_of(entity)} has no effect without {key}: clients that are promised "
+                "nothing are one class together"
+            )
 
 
 def _empty_groups(definitions: Definitions) -> Iterator[str]:

@@ -8,7 +8,6 @@ import msgspec
 from proxy.channel import Muting, ReplicaThrottle
 from proxy.explain.documents import Neighbour, largest
 from quotas.definitions.alterations import text_of
-from quotas.definitions.classes import UNPROMISED
 from quotas.definitions.definitions import Definitions, match
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity
 from quotas.definitions.kinds import BY_KEY, CLIENT_KINDS, CONNECTION, MUTATION, REPLICATION, TOPIC
@@ -102,7 +101,7 @@ def in_force(
 def class_of(definitions: Definitions, key: str, user: str, client_id: str) -> BucketKey:
     """Return the bucket that a client counts against; of a capacity, its class."""
     limit, bucket = definitions.limit(key, user, client_id)
-    return UNPROMISED if limit is None and definitions.capacity(key) is not None else bucket
+    return bucket if definitions.capacity(key) is None else definitions.class_of(key, limit, bucket)
 
 
 def entity_text(found: InForce) -> str:

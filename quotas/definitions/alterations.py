@@ -260,7 +260,7 @@ def _altered(
         except DefinitionError as error:
             raise _RefusedError(f"{key} {error.problem}") from None
     try:
-        check_ceilings(after, "")
+        check_ceilings(after, "", before)
     except DefinitionError as error:
         raise _RefusedError(f"{error.path.removeprefix('.')} {error.problem}") from None
     return after

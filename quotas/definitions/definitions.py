@@ -26,10 +26,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import blake2b
 from heapq import heappop, heappush
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from quotas.definitions import times
-from quotas.definitions.classes import Capacity, Terms
+from quotas.definitions.classes import UNPROMISED, Capacity, Terms
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity, canonical, code, entity_of
 from quotas.definitions.groups import Conflict, Members, check_member, conflict
 from quotas.definitions.kinds import (
@@ -196,14 +197,18 @@ def check_value(entity: Entity, key: str, value: float, path: str) -> None:
         raise DefinitionError(path, f"must be 1, not {value!r}; without the key it is not so")
 
 
-def check_ceilings(values: Mapping[str, float], path: str) -> None:
-    """Raise `DefinitionError` if a ceiling among an entity's limits is below its rate.
+def check_ceilings(
+    values: Mapping[str, float], path: str, before: Mapping[str, float] = MappingProxyType({})
+) -> None:
+    """Raise `DefinitionError` if a ceiling among an entity's limits is below its rate, unless both were so `before`.
 
     `Definitions.put` does not check this, since the two may come one after the other, as records of a topic do; then
     the ceiling in force is the rate.
     """
     for key, ceiling in CEILINGS.items():
-        if key in values and ceiling in values and values[ceiling] < values[key]:
+        if key not in values or ceiling not in values or values[ceiling] >= values[key]:
+            continue
+        if any(values[one] != before.get(one) for one in (key, ceiling)):
             raise DefinitionError(
                 f"{path}.{ceiling}",
                 f"{values[ceiling]:.0f} must be at least {key}, which is {values[key]:.0f}",
@@ -282,7 +287,6 @@ class Definitions:
     and `in_force` and all that traffic asks for what holds.
 
     Attributes:
-        revision: a number that grows with every change of what is in force.
         capacities: by quota key, the capacity that is stated; where both scopes are, that of each broker.
         changed: called in the owner's thread with the code of each entity whose limits in force were set; None: not
             called.
@@ -675,6 +679,16 @@ class Definitions:
             return Terms(rate, max(rate, ceiling), weight or 1.0, text in exempt)
         return Terms(0.0, unbounded, weight or 1.0)
 
+    def class_of(self, key: str, limit: float | None, bucket: BucketKey) -> BucketKey:
+        """Return the class of a capacity for clients with this limit and bucket (`limit`).
+
+        Clients that no entry promises anything are one class, whatever their names, unless an entry is about exactly
+        their bucket or exempts them.
+        """
+        if limit is None and not self.names_bucket(key, bucket) and not self.terms(key, bucket).exempt:
+            return UNPROMISED
+        return bucket
+
     def _levels_of(self, key: str, bucket: BucketKey) -> Iterator[tuple[str, float | None]]:
         """Yield code and static limit of all that could decide for a bucket, the highest precedence first."""
         user, client_id, group = bucket
@@ -802,6 +816,10 @@ class Definitions:
         levels = [code(of, client_id) for of in (user, DEFAULT, None)]
         return any(text in rates for rates in tables for text in levels)
 
+    def beginnings(self, user: str, client_id: str) -> tuple[str, str]:
+        """Return the prefixes by which a user and a client id are in a group, without their `*`; "" for none."""
+        return self._member_users.beginning_of(user), self._member_client_ids.beginning_of(client_id)
+
     def names_bucket(self, key: str, bucket: BucketKey) -> bool:
         """Whether an entry is about exactly this bucket: its number is bounded, while names below a default have none.
 
@@ -813,7 +831,10 @@ class Definitions:
         if bucket.group is not None or (bucket.user is None and (key, bucket.client_id) in self._overrides):
             return True
         text = code(bucket.user, bucket.client_id)
-        return any(text in values for values in self._deciding(key))
+        deciding = self._deciding(key)
+        return any(text in values for values in deciding) or (
+            len(deciding) > 1 and text in self._rates[WEIGHT]
+        )
 
     def names_user(self, user: str) -> bool:
         """Whether this user has an entry, with or without a client id."""

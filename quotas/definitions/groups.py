@@ -119,17 +119,25 @@ class Members:
 
     def group_of(self, name: str) -> str | None:
         """Return the group of a name; None if it is in none."""
-        groups = self._groups
-        found = groups.get(name)
+        found = self._groups.get(name)
         if found is not None and not name.endswith(ANY_END):
             return found
+        begin = self.beginning_of(name)
+        return self._groups[begin + ANY_END] if begin else None
+
+    def beginning_of(self, name: str) -> str:
+        """Return the longest beginning of a name that is a prefix of a group; "" if there is none.
+
+        >>> members = Members()
+        >>> members.add("web-*", "team-web")
+        >>> members.beginning_of("web-1"), members.beginning_of("x")
+        ('web-', '')
+        """
         length = len(name)
-        for begin in self.lengths:
-            if begin <= length:
-                found = groups.get(name[:begin] + ANY_END)
-                if found is not None:
-                    return found
-        return None
+        for size in self.lengths:
+            if size <= length and name[:size] + ANY_END in self._groups:
+                return name[:size]
+        return ""
 
     def _count(self, spelling: str, change: int) -> None:
         if spelling.endswith(ANY_END):

@@ -96,7 +96,7 @@ def read_group(table: Mapping[str, object], path: str) -> Group:
             f'must be "{TOGETHER}" (one budget for all) or "{EACH}" (each name has it for itself)',
         )
     group = Group(name, _names(table, CLIENT_IDS, path), _names(table, USERS, path), each=budget == EACH)
-    if not group.client_ids and not group.users:
+    if group.empty:
         raise DefinitionError(path, f"group {name!r} has no {CLIENT_IDS} and no {USERS}")
     return group
 

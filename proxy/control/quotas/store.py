@@ -320,9 +320,10 @@ class QuotaStore(ABC):
         """
         refused = {entity: _SET_ON_COMMAND_LINE for entity in self._overrides if entity in outcome.changes}
         for entity, after in self.with_pauses(outcome.changes.items()):
-            found = (terms_problem(self._settings, entity, key) for key in after)
-            problem = next(filter(None, found), "")
-            if problem and after.items() - outcome.before.get(entity, {}).items():
+            changed = after.items() - outcome.before.get(entity, {}).items()
+            problems = (terms_problem(self._settings, entity, key) for key, _ in sorted(changed))
+            problem = next(filter(None, problems), "")
+            if problem:
                 refused.setdefault(entity, problem)
         if not refused:
             return outcome

@@ -146,6 +146,29 @@ def test_user_that_an_entry_names_keeps_its_budget_beyond_the_bound() -> None:
     assert beyond.produce.produce(beyond.produce.flow(), 0, 0).hold_until_ms == 1000  # one bucket with "a"
 
 
+@pytest.mark.parametrize(
+    ("user", "client_id", "named"),
+    [
+        ("", "web-2", ("", f"web-{OTHER}")),
+        ("", "web-" + "x" * 2000, ("", f"web-{OTHER}")),
+        ("svc-2", "b", (f"svc-{OTHER}", OTHER)),
+        ("v", "b", (OTHER, OTHER)),
+    ],
+)
+def test_member_by_a_prefix_stays_in_its_group_beyond_the_bound(
+    user: str, client_id: str, named: tuple[str, str]
+) -> None:
+    members = {Entity(client_id="web-*", group="g"): {"member": 1}, Entity("svc-*", group="g"): {"member": 1}}
+    definitions = Definitions({**members, Entity(group="g"): {"producer_byte_rate": 2 * MB}})
+    quotas = Engine(EngineOptions(client_ids_max=1), definitions)
+    first = quotas.client("", "web-1", 1).produce
+    first.produce(first.flow(), 22 * MB, 0)
+    beyond = quotas.client(user, client_id, 1)
+    assert (beyond.user, beyond.client_id) == named
+    held = beyond.produce.produce(beyond.produce.flow(), 0, 0).hold_until_ms
+    assert held == (0 if user == "v" else 1000)  # one bucket with "web-1"
+
+
 def test_client_that_never_moved_anything_is_forgotten_soon() -> None:
     quotas = engine()
     client = quotas.client("ANONYMOUS", "a", 1)

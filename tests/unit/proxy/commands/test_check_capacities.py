@@ -113,6 +113,19 @@ def test_terms_without_a_capacity_have_no_effect() -> None:
     ]
 
 
+def test_ceiling_of_any_number_of_clients_needs_a_rate() -> None:
+    ceiling = 'producer_byte_rate_ceiling = "9M"'
+    apps = quota('group = "apps"', ceiling)
+    definitions = found(quota('client_id = "<default>"', ceiling), quota('user = "ann"', ceiling), apps)
+    assert list(capacity_warnings(definitions, "broker")) == [
+        f"producer_byte_rate_ceiling of {entity} has no effect without producer_byte_rate: clients that are "
+        "promised nothing are one class together"
+        for entity in ("client-id <default>", "group 'apps'")
+    ]
+    promised = found(quota('client_id = "<default>"', 'producer_byte_rate = "1M"', ceiling))
+    assert list(capacity_warnings(promised, "broker")) == []
+
+
 def test_rates_of_each_broker_are_not_summed_up_against_the_capacity_of_all() -> None:
     cluster = TEXT.replace('"broker"', '"cluster"')
     bob = quota('user = "bob"', 'producer_byte_rate = "70M"')

@@ -410,6 +410,14 @@ def test_ten_thousand_members_are_looked_at_together() -> None:
     assert not outcome.changes
 
 
+def test_ceiling_that_is_below_its_rate_already_refuses_no_other_change() -> None:
+    below = {PRODUCE: 9.0, "producer_byte_rate_ceiling": 5.0}  # as records of a topic may make it
+    definitions = Definitions({Entity("ann"): below})
+    outcome = alter(definitions, [([("user", "ann")], [("request_percentage", 50.0)])])
+    assert outcome.changes == {Entity("ann"): {**below, "request_percentage": 50.0}}
+    assert problem([("user", "ann")], (PRODUCE, 8.0), definitions=definitions)
+
+
 def test_rate_that_is_removed_leaves_the_ceiling() -> None:
     outcome = alter(grouped(), [([("user", "ann")], [(PRODUCE, None)])])
     assert outcome.changes == {Entity("ann"): {"producer_byte_rate_ceiling": 9.0}}

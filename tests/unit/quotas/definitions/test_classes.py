@@ -2,7 +2,7 @@
 
 import pytest
 
-from quotas.definitions.classes import Capacity, Terms
+from quotas.definitions.classes import UNPROMISED, Capacity, Terms
 from quotas.definitions.definitions import Definitions, StaticQuotas, match
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity
 from quotas.errors import DefinitionError
@@ -73,6 +73,28 @@ def test_exempt_is_its_own_class_whatever_the_defaults_promise() -> None:
     entries: Entries = {OTHERS: {RATE: 10}, Entity("ops"): {"exempt": 1}}
     assert found(entries, "ops", "a") == (BucketKey("ops", None), Terms(0, 100, exempt=True))
     assert found(entries, "ann", "a")[1] == Terms(10, 10)
+
+
+def test_clients_without_a_promise_are_one_class_unless_they_are_named_or_exempt() -> None:
+    definitions = Definitions(
+        {
+            BROKER: {RATE: 100},
+            Entity(DEFAULT): {"exempt": 1},
+            Entity(client_id=DEFAULT): {CEILING: 50},
+            Entity(client_id="w"): {"weight": 5},
+            Entity(client_id="c"): {CEILING: 50},
+        }
+    )
+
+    def class_of(user: str, client_id: str) -> BucketKey:
+        return definitions.class_of(RATE, *definitions.limit(RATE, user, client_id))
+
+    assert class_of("ann", "a") == BucketKey("ann", None)
+    assert class_of("", "c") == BucketKey(None, "c")
+    assert class_of("", "a") == UNPROMISED
+    # A weight decides nothing, so the default's ceiling does; the class is the client's own all the same.
+    assert class_of("", "w") == BucketKey(None, "w")
+    assert definitions.terms(RATE, class_of("", "w")) == Terms(0, 50, 5)
 
 
 def test_without_a_capacity_of_the_direction_terms_decide_nothing() -> None:

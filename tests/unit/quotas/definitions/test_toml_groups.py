@@ -3,7 +3,7 @@
 import pytest
 
 from quotas.definitions.entities import Entity
-from quotas.definitions.toml_file import Document, parse
+from quotas.definitions.toml_file import Document, parse, render
 from quotas.definitions.toml_groups import Group, edited_group, groups_of, read_group, render_group
 from quotas.errors import DefinitionError
 
@@ -74,6 +74,15 @@ def test_group_without_anything_goes_and_its_comments_stay() -> None:
     document, _, _ = Document.read(TEXT.splitlines(keepends=True))
     edit = document.edit([(entity, {}) for entity, _ in BEFORE.entries()])
     assert "".join(document.text(edit)).split() == ["#", "Ours.", "#", "behind"]
+
+
+def test_budget_for_each_member_stays_without_members() -> None:
+    text = '[[group]]\nname = "a"\nclient_ids = ["x"]\nbudget = "each"\n'
+    document, found, _ = Document.read(text.splitlines(keepends=True))
+    edit = document.edit([(Entity(client_id="x", group="a"), {})])
+    found.put(Entity(client_id="x", group="a"), {})
+    document.apply(edit)
+    assert parse("".join(document.text(edit))) == parse(render(found)) == found
 
 
 def test_form_that_is_not_known_is_written_anew() -> None:

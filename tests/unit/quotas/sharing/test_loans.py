@@ -281,6 +281,15 @@ def test_an_exempt_class_is_counted_and_not_delayed() -> None:
     assert process.client.total == 100 * MB
 
 
+@pytest.mark.parametrize("limits", [{EXEMPT: 1.0}, {EXEMPT: 1.0, PRODUCE.key: MB}])
+def test_each_client_below_a_default_that_is_exempt_is_not_delayed(limits: dict[str, float]) -> None:
+    capacity = Entity(capacity="cluster")
+    process = Process(Definitions({capacity: {PRODUCE.key: 8 * MB}, Entity(client_id=DEFAULT): limits}))
+    process.begin()
+    for now_ms in range(0, 1000, 10):
+        assert process.client.produce(process.flow, MB, now_ms) is ADMITTED
+
+
 def test_a_class_that_is_exempt_no_more_is_limited_without_a_burst() -> None:
     process = Process(stated(**{EXEMPT: 1.0}))
     process.begin()
@@ -319,14 +328,6 @@ def test_names_that_fall_silent_keep_no_other_from_its_own_rate() -> None:
     process.client = process.engine.client("", "late", 1).produce
     process.flow = process.client.flow()
     assert process.rate() == pytest.approx(1, rel=0.05)
-
-
-def test_names_below_an_exempt_default_are_not_delayed_at_first() -> None:
-    process = Process(below_a_default(**{EXEMPT: 1.0}))
-    process.begin()
-    for number in range(10):
-        client = process.engine.client("", f"new-{number}", 1).produce
-        assert client.produce(client.flow(), 8 * MB, 0) is ADMITTED
 
 
 def test_a_class_of_many_names_is_measured_less_often_and_the_others_are_not(

@@ -105,6 +105,16 @@ def test_what_changes_nothing_here_is_written_too() -> None:
     assert len(log.appended) == 1
 
 
+def test_terms_that_others_wrote_do_not_keep_an_entity_from_another_change() -> None:
+    ann = Entity(user="ann")
+    store, _ = opened(rate(ann, 5.0), rate(ann, 4.0, f"{RATE}_ceiling"), rate(ann, 2.0, "weight"))
+    store.read(QuotaSettings(store="topic", policy="kip13"))  # which allows no such terms
+    assert store.definitions.values(ann)["weight"] == 2
+    assert alter(store, ([("user", "ann")], [("request_percentage", 50.0)])) == [""]
+    refused = alter(store, ([("user", "ann")], [("weight", 3.0)]))
+    assert "needs quotas.policy" in refused[0]
+
+
 def test_concurrent_changes_of_different_limits_both_stay() -> None:
     store, log = opened()
     alter(store, asked("ann", (RATE, 5.0)))
