@@ -78,7 +78,8 @@ class Engine:
         self._clients: dict[tuple[str, str, int], ClientQuota] = {}
         self._expiry_queue: deque[tuple[str, str, int]] = deque()  # the order in which expiry looks at them
         self._limiters: dict[LimiterKey, Limiter] = {}
-        self._newcomers: dict[Throttle, None] = {}  # names whose first bytes another class pays for
+        # Names whose first bytes another class pays for, and what each had counted before these.
+        self._newcomers: dict[Throttle, int] = {}
         self._names_bytes = 0  # of users and client ids
         self._now_ms = 0  # when clients were last looked at
         self.mutations = MutationQuotas(self)
@@ -230,37 +231,47 @@ class Engine:
         Called by the client's `Throttle`; the limiter is created or updated if necessary.
         """
         key, broker = throttle.key, throttle.broker
+        counted = self._newcomers.pop(throttle, throttle.total)
         limit, bucket = self.definitions.limit(key, throttle.user, throttle.client_id)
         capacity = self.definitions.capacity(key) if self.budgets is not None and self.lends else None
         if capacity is not None and self.options.policy == "schedule":
-            return limit, self._class_limiter(throttle, capacity, limit, bucket, now_ms)
+            return limit, self._class_limiter(throttle, counted, capacity, limit, bucket, now_ms)
         if limit is None:
             return None, None
         return limit, self._limiter((key, bucket, broker), limit, None, now_ms)
 
     def _class_limiter(
-        self, throttle: Throttle, capacity: Capacity, limit: float | None, bucket: BucketKey, now_ms: int
+        self,
+        throttle: Throttle,
+        counted: int,
+        capacity: Capacity,
+        limit: float | None,
+        bucket: BucketKey,
+        now_ms: int,
     ) -> Limiter:
         """Return the limiter of a client's class.
 
         What a new name below a default sends first counts against the class without a promise, and then against its
         own: otherwise each new name would be another request that passes at once, whatever is left of the capacity.
+        Names that are exempt have nothing to wait for.
+
+        Args:
+            counted: what the throttle had counted when it became a newcomer, if it is one.
         """
         key, broker = throttle.key, throttle.broker
         bucket = self.definitions.class_of(key, limit, bucket)
         terms = self.definitions.terms(key, bucket)
         named = terms.exempt or self.definitions.names_bucket(key, bucket)
         new = not named and (key, bucket, broker) not in self._limiters
-        charged = throttle in self._newcomers and throttle.total > 0
-        self._newcomers.pop(throttle, None)
-        if new and not charged:
-            self._newcomers[throttle] = None
+        charged = throttle.total - counted
+        if new and charged <= 0:
+            self._newcomers[throttle] = counted
             bucket = UNPROMISED
             terms = self.definitions.terms(key, bucket)
         found = self._limiter((key, bucket, broker), promised(terms, capacity), terms, now_ms)
-        if new and charged and isinstance(found, ScheduledLimiter):
+        if new and charged > 0 and isinstance(found, ScheduledLimiter):
             found.use_up_burst(now_ms)
-            found.delivered(throttle.total, now_ms)
+            found.delivered(charged, now_ms)
         return found
 
     def _limiter(self, limiter_key: LimiterKey, rate: float, terms: Terms | None, now_ms: int) -> Limiter:
@@ -273,19 +284,19 @@ class Engine:
 
     def admit_newcomers(self) -> None:
         """Give new names that have sent something a limiter of their own, from their next use on."""
-        for throttle in list(islice(self._newcomers, NEWCOMERS_AT_ONCE)):
-            if throttle.total:
+        for throttle, counted in list(islice(self._newcomers.items(), NEWCOMERS_AT_ONCE)):
+            if throttle.total > counted:
                 throttle.attach_again()
-            else:  # the next ones have their turn
-                del self._newcomers[throttle]
-                self._newcomers[throttle] = None
+            del self._newcomers[throttle]  # the next ones have their turn
+            self._newcomers[throttle] = counted
 
     def release(self, limiter: Limiter, throttle: Throttle) -> None:
         """Detach a throttle from its limiter, which is removed with its last throttle. Called by the `Throttle`."""
         limiter.throttles.discard(throttle)
         limiter.uncounted += throttle.total
-        self._newcomers.pop(throttle, None)
         limiter_key = limiter.limiter_key
+        if limiter_key is not None and limiter_key[1] == UNPROMISED:  # else it has just become a newcomer
+            self._newcomers.pop(throttle, None)
         if not limiter.throttles and limiter_key is not None and self._limiters.get(limiter_key) is limiter:
             del self._limiters[limiter_key]
             if self.budgets is not None:

@@ -5,6 +5,7 @@ It has attributes and no behaviour; a channel holds one for each direction, and 
 it. The rules are in `throttles.bandwidth` and in the policies.
 """
 
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -76,6 +77,10 @@ class Borrowing(Lendable, Protocol):
     """A limiter of a class that shares a capacity: its rate is its share of the limit, and what is lent to it."""
 
     @property
+    def throttles(self) -> Sized:
+        """Those whose bytes `used` adds up."""
+
+    @property
     def rate(self) -> float:
         """The rate now, in bytes/s."""
 
@@ -104,6 +109,9 @@ class Budgets(Protocol):
         Returns:
             The decision, with a shorter mute if the share may change soon.
         """
+
+    def would_wait(self, limiter: Lendable, waiting: object, ms: int, now_ms: int) -> None:
+        """Register that a connection would wait for `ms` if quotas were enforced; only of a class of a capacity."""
 
     def leased_until_ms(self, now_ms: int) -> int | None:
         """Return until when the present shares may be used; None if no lease is in force."""

@@ -37,12 +37,16 @@ _RATE_MS: Final = 1000  # a rate is measured over at least this time
 _HEADROOM: Final = 2.0
 # A number of waiting connections that differs by less than this part is not worth a message.
 _WEIGHT_PART: Final = 8
-_KEY_CHARACTERS_MAX: Final = 1024
+# Every client id that is counted by itself fits (`engine.CLIENT_ID_CHARACTERS_MAX`), with a user of some length: of a
+# class without its names the terms are not known (`capacities`).
+_KEY_CHARACTERS_MAX: Final = 2048
 _GROUP_MARK: Final = "group "  # no entity's code begins so
 _RENEWED_AT_ONCE: Final = 500  # two milliseconds' work
 # What a class uses is measured at least so far apart, and averaged over about the second time.
 _USE_MS: Final = 100
 _USE_MEAN_MS: Final = 500
+# So many throttles are added up in a measurement for each ms between two: some 1 % of the time.
+_THROTTLES_A_MS: Final = 50
 # A class that has had an unused burst in this time has enough on average, though its connections wait: for their turns
 # in what it sends at once.
 _ENOUGH_MS: Final = 1000
@@ -161,12 +165,24 @@ class _Use:
         key: of its loans.
         capacity: bytes/s.
         named: whether an entry is about exactly this class.
-        promised: the limit of all processes together, in bytes/s, when it began.
+        promised: the limit of all processes together, in bytes/s.
         rate: bytes/s that pass, averaged.
+        predicted: connections that would wait if quotas were enforced, and until when.
         wish: the demand that was reported last; None for none.
     """
 
-    __slots__ = ("_enough_ms", "_sample", "capacity", "key", "limiter", "named", "promised", "rate", "wish")
+    __slots__ = (
+        "_enough_ms",
+        "_sample",
+        "capacity",
+        "key",
+        "limiter",
+        "named",
+        "predicted",
+        "promised",
+        "rate",
+        "wish",
+    )
 
     def __init__(self, key: str, limiter: Borrowing, capacity: float, named: bool, now_ms: int) -> None:
         self.key = key
@@ -175,13 +191,29 @@ class _Use:
         self.named = named
         self.promised = limiter.limit
         self.rate = 0.0
+        self.predicted: dict[object, int] = {}
         self.wish: Wish | None = None
         self._sample = now_ms, limiter.used()
         self._enough_ms = now_ms - _ENOUGH_MS  # when its burst was last unused
 
+    @property
+    def standby(self) -> float:
+        """The rate in bytes/s that it has without a demand, and that is shrunk then: names are without a bound."""
+        return 0.0 if self.named else self.promised
+
     def measured(self, now_ms: int) -> bool:
         """Whether it was measured a moment ago."""
         return now_ms < self._sample[0] + _USE_MS
+
+    def costly(self, now_ms: int) -> bool:
+        """Whether it has so many throttles that to measure it now would take too much of the time."""
+        return now_ms < self._sample[0] + len(self.limiter.throttles) // _THROTTLES_A_MS
+
+    def would_wait_since(self, ms: int) -> int:
+        """Return the number of connections that would wait at a time or later, and forget the others."""
+        for one in [one for one, until_ms in self.predicted.items() if until_ms < ms]:
+            del self.predicted[one]
+        return len(self.predicted)
 
     def renew(self, waiting: int, share: float, now_ms: int) -> bool:
         """Measure what passes, and set the demand anew; returns whether it has changed.
@@ -271,6 +303,10 @@ class Budgets:
         use = self._uses.get(limiter)
         if (use.capacity if use is not None else 0.0) != capacity:
             use = self._join(limiter, limiter_key, key, capacity, now_ms)
+        elif use is not None:
+            before, use.promised, use.named = use.standby, limiter.limit, self._owner.names(limiter_key)
+            if use.standby != before:
+                self._promise(limiter_key, use.standby - before, capacity)
         self._set(limiter, key, use, now_ms)
 
     def lent(self, limiter: Lendable, now_ms: int) -> float:
@@ -304,11 +340,7 @@ class Budgets:
         self, limiter: Lendable, limiter_key: LimiterKey, key: str, capacity: float, now_ms: int
     ) -> _Use | None:
         """Register that a limiter's class shares a capacity in bytes/s; 0: it shares none any more."""
-        place = _place(limiter_key)
-        promised = self._promised.get(place, 0.0)
         before = self._uses.pop(limiter, None)
-        if before is not None and not before.named:
-            promised -= before.promised
         if before is not None:
             self._wishes.pop(before.key, None)
         use = None
@@ -316,15 +348,22 @@ class Budgets:
             borrowing = cast(Borrowing, limiter)
             named = self._owner.names(limiter_key)
             use = self._uses[limiter] = _Use(loan_key(key), borrowing, capacity, named, now_ms)
-            promised += 0.0 if use.named else use.promised
-        self._promised[place] = promised
-        # Many classes that were idle may begin at the same moment: together they have no more than the capacity then.
-        standby = min(1.0, capacity / promised) if capacity and promised > 0 else 1.0
+        change = (0.0 if use is None else use.standby) - (0.0 if before is None else before.standby)
+        self._promise(limiter_key, change, capacity or (0.0 if before is None else before.capacity))
+        return use
+
+    def _promise(self, limiter_key: LimiterKey, change: float, capacity: float) -> None:
+        """Change the sum of the rates that classes have without a demand, and the part of them that each has then.
+
+        Many that were idle may begin at the same moment: together they have no more than the capacity then.
+        """
+        place = _place(limiter_key)
+        promised = self._promised[place] = self._promised.get(place, 0.0) + change
+        standby = min(1.0, capacity / promised) if promised > 0 else 1.0
         last = self._standby.get(place, 1.0)
         if standby < last / _PROMISED_STEP or standby > last * _PROMISED_STEP or standby == 1.0 != last:
             self._standby[place] = standby
             self._owner.refresh(self._owner.lease_until_ms)
-        return use
 
     def waits(self, limiter: Lendable, waiting: object, decision: Decision, now_ms: int) -> Decision:
         """Register that a decision makes a connection wait: this is a demand for a larger share of the limit.
@@ -353,6 +392,14 @@ class Budgets:
         named.waiting[waiting] = max(until_ms, now_ms)
         return decision
 
+    def would_wait(self, limiter: Lendable, waiting: object, ms: int, now_ms: int) -> None:
+        """Register that a connection would wait for `ms` if quotas were enforced, if its class shares a capacity: what
+        the class could borrow depends on such demands. Shares of rates do not.
+        """
+        use = self._uses.get(limiter)
+        if use is not None:
+            use.predicted[waiting] = now_ms + min(ms, _UNSETTLED_MUTE_MS)
+
     def _unsettled(self, named: _Named, now_ms: int) -> bool:
         """Whether the share may change soon, so that a mute computed from it may be shortened."""
         if not named.limiter.decides_again:
@@ -376,6 +423,7 @@ class Budgets:
 
     def leased_until_ms(self, now_ms: int) -> int | None:
         """Return until when the present shares may be used; None if no lease is in force."""
+        self._lessee.lapse(now_ms)  # the end of loans is not that of the lease
         until_ms = self._lessee.usable_until_ms if self._lessee.leased(now_ms) else now_ms
         return until_ms if until_ms > now_ms else None
 
@@ -441,9 +489,12 @@ class Budgets:
                 return
             del self._uses[limiter]
             self._uses[limiter] = use
+            if use.costly(now_ms):
+                continue
             named = self._named.get(limiter)
             share = self._lessee.share(rate_key(use.key), now_ms)
-            waiting = 0 if named is None else named.waiting_since(now_ms - _BACK_MS)
+            waiting = use.would_wait_since(now_ms - _BACK_MS)
+            waiting += 0 if named is None else named.waiting_since(now_ms - _BACK_MS)
             if use.renew(waiting, share, now_ms):
                 if use.wish is None:
                     self._wishes.pop(use.key, None)

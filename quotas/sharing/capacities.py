@@ -308,7 +308,9 @@ class Capacities:
                 self._forget(pool, one, leases)
             elif one.terms.exempt:
                 exempt += one.demand
-                one.rate = one.demand
+                one.rate, one.lent = one.demand, 0.0
+                self._set(one.key, 0.0, 0.0, leases)
+                self._set(rate_key(one.key), 1.0, 1.0, leases)
             else:
                 one.demand = min(one.demand, max(one.terms.ceiling, one.promised))
                 classes.append(one)

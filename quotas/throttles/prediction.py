@@ -31,8 +31,8 @@ Budget = Limiter | SampledLimit
 
 def predict(
     limiter: Limiter, flow: Flow, throttle: ThrottleCounters, size: int, now_ms: int, consumes: bool
-) -> None:
-    """Charge a Produce, or a Fetch (`consumes`), and count how long it would have waited if quotas were enforced."""
+) -> int:
+    """Charge a Produce, or a Fetch (`consumes`); count and return the ms that it would have waited with enforcement."""
     connection = flow.connection
     if connection is None:
         connection = flow.connection = ConnectionTime()
@@ -55,7 +55,9 @@ def predict(
     if budget.backlog is None:
         budget.backlog = limiter.new_backlog()
     budget.backlog.add(size, limiter.rate, now_ms)
-    _count(throttle, connection, connection.waited_ms - before_ms)
+    waited_ms = connection.waited_ms - before_ms
+    _count(throttle, connection, waited_ms)
+    return waited_ms
 
 
 def predict_afterwards(

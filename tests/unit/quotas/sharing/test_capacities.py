@@ -164,6 +164,21 @@ def test_what_exempt_classes_use_is_taken_from_the_others() -> None:
     assert [world.lent("b"), world.capacities(rate_of("b"))] == pytest.approx([0, 0.5])
 
 
+def test_a_class_that_becomes_exempt_borrows_no_more_and_has_all_of_its_rate() -> None:
+    world = World({"a": Terms(6e6, RATE), "b": Terms(1e6, RATE)})
+    world.want(a=8, b=1)
+    assert world.lent("a") == pytest.approx(1)
+    world.quotas.classes |= {"a": Terms(6e6, RATE, exempt=True), "b": Terms(6e6, RATE)}
+    world.quotas.revision += 1
+    world.want(a=6, b=8)
+    assert (world.lent("a"), world.capacities(rate_of("a"))) == (0, 1.0)
+    (state,) = world.capacities.states()
+    assert {one.bucket.client_id: (one.rate, one.lent) for one in state.classes if one.bucket} == {
+        "a": (6e6, 0),
+        "b": (2e6, 0),
+    }
+
+
 def test_classes_keep_a_rate_where_exempt_ones_use_all() -> None:
     world = World({"a": Terms(0, 0, exempt=True), "b": Terms(2e6, RATE)})
     world.want(a=8, b=8)

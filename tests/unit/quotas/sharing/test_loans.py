@@ -4,11 +4,12 @@ import pytest
 
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity
-from quotas.definitions.kinds import CEILINGS, EXEMPT, PRODUCE
-from quotas.engine import Engine
-from quotas.limiters.limiter import ADMITTED
+from quotas.definitions.kinds import CATCH_UP_BYTE_RATE, CEILINGS, EXEMPT, PRODUCE
+from quotas.engine import CLIENT_ID_CHARACTERS_MAX, NEWCOMERS_AT_ONCE, Engine
+from quotas.limiters.limiter import ADMITTED, Flow
+from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions, Policy
-from quotas.sharing.budgets import Budgets, budget_key
+from quotas.sharing.budgets import Budgets, budget_key, limiter_key_of
 from quotas.sharing.capacities import Capacities
 from quotas.sharing.lease_values import (
     DEFAULT_KEY,
@@ -23,6 +24,7 @@ from quotas.sharing.lease_values import (
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
 from quotas.sharing.member import Member
+from quotas.throttles.bandwidth import Throttle
 
 TERMS = LeaseTerms(15_000, 1000, 4)
 ALONE = LeaseTerms(15_000, 100, 1, never_lent=0.0)
@@ -81,6 +83,21 @@ def test_a_process_that_is_cut_off_borrows_nothing() -> None:
     one = leased({LOAN: 0.5})
     assert one.share(LOAN, 15_000) == 0.0
     assert one.share(KEY, 15_000) == 0.25
+
+
+def test_a_request_after_the_end_of_loans_does_not_forget_the_end_of_the_lease() -> None:
+    lessee = leased({LOAN: 0.5, KEY: 0.75})
+    engine = Engine(EngineOptions(policy="schedule", scope="cluster"), stated())
+    engine.share(Budgets(engine, lessee, 0))
+    engine.refresh(lessee.usable_until_ms)
+    client = engine.client("", "a", 1).produce
+    flow = client.flow()
+    client.produce(flow, 1, 0)
+    client.produce(flow, 1, LOAN_MS)
+    # It is suspended now, before it has reported; others have its share then, and it is cut off.
+    client.produce(flow, 2 * MB, 16_000)
+    # Beyond the burst of a quarter of 2 MB/s.
+    assert client.debt_bytes(16_000) == pytest.approx(2 * MB - 0.4 * 0.5 * MB, rel=0.01)
 
 
 # -- the lessor
@@ -237,6 +254,15 @@ def test_a_ceiling_and_a_capacity_that_change_are_used_at_once() -> None:
     assert process.rate() == pytest.approx(5, rel=0.03)
 
 
+def test_a_ceiling_below_what_a_class_without_a_promise_has_is_kept() -> None:
+    ceiling = {CEILINGS[PRODUCE.key]: 0.1 * MB}
+    process = Process(
+        Definitions({Entity(capacity="cluster"): {PRODUCE.key: 8 * MB}, Entity(client_id="a"): ceiling})
+    )
+    process.begin()
+    assert process.rate(6) == pytest.approx(0.1, rel=0.25)  # requests of 20 kB
+
+
 def test_policy_kip13_has_no_loans_and_back_has_them() -> None:
     process = Process(stated())
     process.begin()
@@ -271,3 +297,123 @@ def test_a_class_that_is_exempt_no_more_is_limited_without_a_burst() -> None:
     process.update(stated())
     assert process.rate(1) == pytest.approx(8, abs=2)
     assert process.rate() == pytest.approx(8, rel=0.03)
+
+
+# -- names below a default
+
+
+def below_a_default(**values: float) -> Definitions:
+    """A capacity of 8 MB/s, and a default for client ids."""
+    capacity = {PRODUCE.key: 8.0 * MB}
+    return Definitions({Entity(capacity="cluster"): capacity, Entity(client_id=DEFAULT): values})
+
+
+def test_a_client_that_gets_a_default_pays_for_what_it_sends_from_then_on_only() -> None:
+    process = Process(below_a_default())
+    process.begin()
+    assert process.rate() == pytest.approx(8, rel=0.03)
+    process.update(below_a_default(**{PRODUCE.key: 1.0 * MB}))
+    assert process.rate() == pytest.approx(1, rel=0.05)
+
+
+def test_names_that_fall_silent_keep_no_other_from_its_own_rate() -> None:
+    process = Process(below_a_default(**{PRODUCE.key: 1.0 * MB}))
+    process.begin()
+    process.rate()
+    for number in range(NEWCOMERS_AT_ONCE + 10):
+        silent = process.engine.client("", f"silent-{number}", 1).produce
+        process.now_ms += 10
+        silent.produce(silent.flow(), 1, process.now_ms)
+        assert silent.total
+    process.client = process.engine.client("", "late", 1).produce
+    process.flow = process.client.flow()
+    assert process.rate() == pytest.approx(1, rel=0.05)
+
+
+def test_a_class_of_many_names_is_measured_less_often_and_the_others_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    process = Process(stated())
+    process.begin()
+    for number in range(20_000):
+        client = process.engine.client("", f"name-{number}", 1).produce
+        client.produce(client.flow(), 1, 0)
+    process.client.produce(process.flow, 1, 0)
+    measured: list[int] = []
+    used = ScheduledLimiter.used
+
+    def count(limiter: ScheduledLimiter) -> int:
+        measured.append(len(limiter.throttles))
+        return used(limiter)
+
+    monkeypatch.setattr(ScheduledLimiter, "used", count)
+    for _ in range(40):
+        process.now_ms += 50
+        process.step()
+    # Added up in 2 s: five times some milliseconds; and the class of one name each 100 ms.
+    assert measured.count(1) >= 20
+    assert 4 <= measured.count(20_000) <= 7
+
+
+def test_a_long_client_id_below_a_default_is_a_class_with_known_terms() -> None:
+    longest = "x" * CLIENT_ID_CHARACTERS_MAX
+    limiter_key = (CATCH_UP_BYTE_RATE, BucketKey("u" * 255, longest), 2**31 - 1)
+    assert limiter_key_of(budget_key(limiter_key)) == limiter_key
+
+
+def many_names(process: Process) -> list[tuple[Throttle, Flow]]:
+    """80 names below a default that have limiters of their own, and send little."""
+    clients = [process.engine.client("", f"name-{number}", 1).produce for number in range(80)]
+    found = [(client, client.flow()) for client in clients]
+    for _ in range(20):
+        for client, flow in found:
+            client.produce(flow, 10, process.now_ms)
+        for _ in range(20):
+            process.now_ms += 50
+            process.step()
+    return found
+
+
+def passed_at_once(process: Process, names: list[tuple[Throttle, Flow]]) -> int:
+    """The bytes that names pass at the same moment, after a minute without any."""
+    for client, _ in names:
+        client.refresh(process.now_ms)
+    process.now_ms += 60_000
+    process.step()
+    for client, _ in names:
+        client.refresh(process.now_ms)
+    passed = 0
+    for client, flow in names:
+        while not client.produce(flow, 10_000, process.now_ms).throttle_ms:
+            passed += 10_000
+    return passed
+
+
+# The burst of 0.4 s of the capacity, and two requests of each.
+AT_ONCE_MAX = 0.4 * 1.25 * 8 * MB + 2 * 80 * 10_000
+
+
+def test_names_below_a_default_that_begin_together_have_the_capacity_also_after_one_has_gone() -> None:
+    process = Process(below_a_default(**{PRODUCE.key: 1.0 * MB}))
+    process.begin()
+    (gone, _), *names = many_names(process)
+    gone.detach()
+    assert passed_at_once(process, names) <= AT_ONCE_MAX
+
+
+def test_names_below_a_default_that_begin_together_have_the_capacity_also_after_that_was_altered() -> None:
+    process = Process(below_a_default(**{PRODUCE.key: 0.1 * MB}))
+    process.begin()
+    names = many_names(process)
+    process.update(below_a_default(**{PRODUCE.key: 1.0 * MB}))
+    assert passed_at_once(process, names) <= AT_ONCE_MAX
+
+
+def test_a_name_that_gets_an_entry_has_its_rate_at_once() -> None:
+    process = Process(below_a_default(**{PRODUCE.key: 1.0 * MB}))
+    process.begin()
+    (named, flow), *_ = many_names(process)
+    altered = below_a_default(**{PRODUCE.key: 1.0 * MB})
+    altered.put(Entity(client_id="name-0"), {PRODUCE.key: 5.0 * MB}, "test")
+    process.update(altered)
+    assert passed_at_once(process, [(named, flow)]) >= 0.4 * 5 * MB
