@@ -177,9 +177,10 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         state.stats.fetches_answered += 1
         return direction.replace(length + 4, b"")
     if limited:
-        max_bytes = throttle.fetch_max_bytes(flow, fields.max_bytes, now_ms)
+        max_bytes = fields.max_bytes
         if catch_up is not None and flow is identity.fetch and max_bytes > UNFORESEEN_BYTES_MAX:
             max_bytes = UNFORESEEN_BYTES_MAX
+        max_bytes = throttle.fetch_max_bytes(flow, max_bytes, now_ms)
         if max_bytes < fields.max_bytes or flow.wait_ms_max < fields.max_wait_ms:
             _reduce_limits(buf, fields, max_bytes, flow.wait_ms_max)
             direction.verdict.patches += 1

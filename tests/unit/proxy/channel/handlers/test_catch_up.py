@@ -1,5 +1,6 @@
 """Catch-up reads on a channel: which quota decides on a Fetch, and which one its response is charged to."""
 
+import struct
 from typing import Final
 
 import pytest
@@ -128,6 +129,19 @@ def test_unforeseen_response_is_bounded_and_charged() -> None:
     talk.orders("broker", 10, fetched_from(VERSION, {"t": [50_000]}, correlation_id=2, lags={"t": [BEHIND]}))
     assert talk.mute_left_ms(10) > 3000
     assert catch_up_of(talk, 10).total == 50_000
+
+
+def test_fetch_at_the_end_asks_for_whole_batches() -> None:
+    talk = dialogue(engine({"consumer_byte_rate": 20e6, "catch_up_byte_rate": 1e6}))
+    size = 400_000  # of each of two batches; the first one's length follows its offset
+    response = bytearray(fetched_from(VERSION, {"t": [2 * size]}, lags={"t": [AT_END]}))
+    struct.pack_into(">i", response, len(response) - 3 - 2 * size + 8, size - 12)
+    for number in range(1, 4):
+        asks(talk, number * 1000, number)
+        struct.pack_into(">i", response, 4, number)
+        talk.orders("broker", number * 1000, bytes(response))
+    whole = fetch(VERSION, correlation_id=4, max_bytes=2 * size)  # not 1 MiB, which would cut the third
+    talk.client(4000, fetch(VERSION, correlation_id=4), Pass(whole))
 
 
 def test_reconnecting_gains_nothing() -> None:
