@@ -161,7 +161,13 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         read = direction.parse(fetch.read_ahead, bytes(buf[pos:frame_end]), fields_at - pos, version)
         if read is None:
             return direction.verdict.order
-    decision = throttle.fetch(flow, now_ms)
+    decision = ADMITTED
+    if identity.mixed and flow is not identity.fetch:
+        decision = identity.quota.fetch.fetch_beside(identity.fetch, now_ms)
+        if decision is not ADMITTED:
+            throttle = identity.quota.fetch
+    if decision is ADMITTED:
+        decision = throttle.fetch(flow, now_ms)
     if decision is not ADMITTED:
         frame = read or bytes(buf[pos:frame_end])
         mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)

@@ -188,6 +188,27 @@ def test_alternating_partitions_gain_nothing() -> None:
     assert taken <= 10_000 * (now_ms / 1000 + 1) + 20_000
 
 
+@pytest.mark.parametrize("policy", ["schedule", "kip13"])
+def test_a_little_read_behind_does_not_evade_the_quota_at_the_end(policy: str) -> None:
+    # Each response has ten bytes behind, so the quota of catch-up reads decides on the next Fetch.
+    limits = {"consumer_byte_rate": 10_000.0, "catch_up_byte_rate": 1e6}
+    of = engine_with({CONSUMER: limits}, policy=policy, mute_seconds_max=1.0)
+    talks = [dialogue(of) for _ in range(10)]
+    taken = 0
+    for now_ms in range(0, 60_000, 100):
+        for talk in talks:
+            if talk.mute_left_ms(now_ms):
+                continue
+            orders = talk.orders("client", now_ms, fetch(VERSION))
+            response = fetched_from(VERSION, {"t": [10], "u": [9_000]}, lags={"t": [BEHIND], "u": [0]})
+            passed = type(orders[0]) is Pass
+            talk.orders("broker", now_ms, response if passed else b"")
+            taken += 9_000 * passed
+    windows_s = 12 if policy == "kip13" else 1
+    assert taken <= 10_000 * (60 + windows_s) + 10 * 9_000
+    assert talks[0].quotas.fetch.throttled_total > 0
+
+
 def test_pipelined_fetch_waits_until_the_response_was_divided() -> None:
     talk = dialogue()
     asks(talk, 0)
