@@ -4,7 +4,8 @@ So consumers at the log's end do not wait for one that replays, although all of 
 behind is decided by what the broker sends (`protocol.walks.fetch.BytesBehind`), so it is known only when the response
 has come; the next Fetch of the channel is decided on by the quota against which the last response counted, and the
 first one by that of catch-up reads. No partition and no offset is kept. If the last response had records of both
-kinds, the other quota decides as well, but only by its debt: nothing is charged there beforehand.
+kinds, or there was none yet, the other quota decides as well, but only by its debt: nothing is charged there
+beforehand.
 
 A response that was not foreseen, the first one behind the log's end after others, was decided on by the other quota. It
 is charged to the right one, which mutes the channel, and may bring UNFORESEEN_BYTES_MAX and a batch. A channel that

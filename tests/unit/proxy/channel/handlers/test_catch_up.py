@@ -144,14 +144,18 @@ def test_fetch_at_the_end_asks_for_whole_batches() -> None:
     talk.client(4000, fetch(VERSION, correlation_id=4), Pass(whole))
 
 
-def test_reconnecting_gains_nothing() -> None:
-    of = engine()
+@pytest.mark.parametrize(
+    ("lag", "limits"),
+    [(BEHIND, LIMITS), (AT_END, {"consumer_byte_rate": 10_000.0, "catch_up_byte_rate": 1e6})],
+)
+def test_reconnecting_gains_nothing(lag: int, limits: dict[str, float]) -> None:
+    of = engine(limits)
     taken = now_ms = 0
     while now_ms < 60_000:
         talk = dialogue(of)
         orders = talk.orders("client", now_ms, fetch(VERSION))
         if type(orders[0]) is Pass:
-            talk.orders("broker", now_ms, fetched_from(VERSION, {"t": [50_000]}, lags={"t": [BEHIND]}))
+            talk.orders("broker", now_ms, fetched_from(VERSION, {"t": [50_000]}, lags={"t": [lag]}))
             taken += 50_000
         list(talk.channel.close(now_ms))
         now_ms += 100
