@@ -310,6 +310,8 @@ def _first_batch_bytes(buf: bytearray | memoryview, pos: int, end: int, version:
             if compact:
                 pos = skip_tags(buf, pos, end)
         left -= partitions
+        if left <= 0:  # the rest of this topic was not read, so no next one is found
+            break
         if compact:
             pos = skip_tags(buf, pos, end)
     return 0

@@ -3,7 +3,9 @@
 So consumers at the log's end do not wait for one that replays, although all of them share a quota. Which records are
 behind is decided by what the broker sends (`protocol.walks.fetch.BytesBehind`), so it is known only when the response
 has come; the next Fetch of the channel is decided on by the quota against which the last response counted, and the
-first one by that of catch-up reads. No partition and no offset is kept.
+first one by that of catch-up reads. No partition and no offset is kept. If the last response had records of both
+kinds, or there was none yet, the other quota decides as well, but only by its debt: nothing is charged there
+beforehand.
 
 A response that was not foreseen, the first one behind the log's end after others, was decided on by the other quota. It
 is charged to the right one, which mutes the channel, and may bring UNFORESEEN_BYTES_MAX and a batch. A channel that
@@ -130,6 +132,7 @@ class DividedFetch(Divided):
         ordinary, own = identity.quota.fetch, identity.fetch
         behind = min(sink.behind, self._size)
         identity.behind = behind > 0
+        identity.mixed = behind > 0 and sink.ahead > 0
         if not self.exclusive:  # of a client whose quotas are only observed
             muted_ms = _mute(state, ordinary, ordinary.delivered(own, self._size - behind, now_ms), now_ms)
             if behind:

@@ -404,10 +404,21 @@ class Identity:
         fetched: the `Owed` of all unlimited Fetches; None before the first one.
         behind: whether the next Fetch counts as a catch-up read: the last response had records behind the log's end,
             or there was none yet.
+        mixed: whether that response had records at the log's end as well, or there was none yet.
         catch_up_flow: this channel's state at the throttle of catch-up reads; None before its first use.
     """
 
-    __slots__ = ("_catch_up", "behind", "catch_up_flow", "fetch", "fetched", "key", "produce", "quota")
+    __slots__ = (
+        "_catch_up",
+        "behind",
+        "catch_up_flow",
+        "fetch",
+        "fetched",
+        "key",
+        "mixed",
+        "produce",
+        "quota",
+    )
 
     def __init__(self, key: bytes, quota: ClientQuota) -> None:
         self.key = key
@@ -416,6 +427,7 @@ class Identity:
         self.fetch: Flow = quota.fetch.flow()
         self.fetched: Owed | None = None
         self.behind = True
+        self.mixed = True
         self.catch_up_flow: Flow | None = None
         self._catch_up: Throttle | None = None
 

@@ -165,6 +165,23 @@ class Throttle(ClientThrottle):
             self.count(decision.throttle_ms)
         return decision
 
+    def fetch_beside(self, flow: Flow, now_ms: int) -> Decision:
+        """Decide on a Fetch that another throttle decides on, and that may bring bytes which count here as well.
+
+        Returns ADMITTED, or throttle_ms while the client is in debt here. Nothing is charged.
+        """
+        limiter = self._limiter if self.limits(now_ms) else None
+        # As for a Produce: for a Fetch it is the time until another one has room.
+        wait_ms = 0 if limiter is None else limiter.room_in_ms(0, now_ms, consumes=False, alone=False)
+        if limiter is None or not wait_ms:
+            return ADMITTED
+        mute_ms_max = int(self._source.options.mute_seconds_max * 1000)
+        decision = Decision(throttle_ms=min(wait_ms, mute_ms_max), reason="fetch while in debt")
+        if self._source.budgets is not None:
+            decision = self._source.budgets.waits(limiter, flow, decision, now_ms)
+        self.count(decision.throttle_ms)
+        return decision
+
     def fetch_arrived(self, flow: Flow, now_ms: int) -> bool:
         """Register a Fetch before it is decided on (`fetch`); returns whether an enforced quota limits it."""
         if self._version is not self._source.version:

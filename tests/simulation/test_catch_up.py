@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from protocol.messages.fetch import FetchFields, read_request
+from proxy.channel.catch_up import UNFORESEEN_BYTES_MAX
 from quotas.definitions.entities import Entity
 from quotas.engine import Engine
 from quotas.sharing.budgets import Budgets
@@ -179,3 +180,38 @@ def test_replay_borrows_what_the_end_leaves_of_a_capacity(replaying: int, seed: 
     )
     assert replayed >= 0.9 * (capacity - read)
     assert replayed + read <= 1.02 * capacity
+
+
+@pytest.mark.parametrize("consumer_rate", [None, 5_000_000.0])
+def test_connections_that_get_ready_at_the_end_gain_one_response_each(consumer_rate: float | None) -> None:
+    # docs/security.md, "Catch-up reads that were not foreseen".
+    connections, seconds = 20, 60
+    limits = {"catch_up_byte_rate": CATCH_UP_RATE, "catch_up_lag": float(LAG)}
+    if consumer_rate is not None:
+        limits["consumer_byte_rate"] = consumer_rate
+    engine = engine_with({Entity(client_id="a"): limits}, policy="schedule")
+    talks = [playbook(engine, gateway=False) for _ in range(connections)]
+    ready: set[int] = set()
+    passed: list[tuple[int, int]] = []
+    for now_ms in range(0, seconds * 1000, 10):
+        together = len(ready) == connections
+        for number, talk in enumerate(talks):
+            if talk.mute_left_ms(now_ms):
+                continue
+            first = talk.orders("client", now_ms, fetch(VERSION))[0]
+            if not isinstance(first, Pass):
+                talk.orders("broker", now_ms, b"")
+                continue
+            fields = read_request(first.data, FIELDS_AT, len(first.data), VERSION)
+            assert fields is not None
+            behind = together and number in ready
+            brings = min(4_000_000, fields.max_bytes) if behind else 0
+            ready ^= {number} if behind or number not in ready else set()
+            response = fetched_from(VERSION, {"t": [brings]}, lags={"t": [LAG + 1]})
+            talk.orders("broker", now_ms, response)
+            passed.append((now_ms, brings))
+    for window_s in (1, 10, 30):
+        bound = CATCH_UP_RATE * (window_s + 1) + connections * UNFORESEEN_BYTES_MAX
+        assert largest_window(passed, window_s * 1000) <= bound
+    if consumer_rate is not None:
+        assert largest_window(passed, 1000) <= 2 * (consumer_rate + CATCH_UP_RATE)

@@ -162,7 +162,13 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         read = direction.parse(fetch.read_ahead, bytes(buf[pos:frame_end]), fields_at - pos, version)
         if read is None:
             return direction.verdict.order
-    decision = throttle.fetch(flow, now_ms)
+    decision = ADMITTED
+    if identity.mixed and flow is not identity.fetch:
+        decision = identity.quota.fetch.fetch_beside(identity.fetch, now_ms)
+        if decision is not ADMITTED:
+            throttle = identity.quota.fetch
+    if decision is ADMITTED:
+        decision = throttle.fetch(flow, now_ms)
     if decision is not ADMITTED:
         frame = read or bytes(buf[pos:frame_end])
         mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)
@@ -178,9 +184,10 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         state.stats.fetches_answered += 1
         return direction.replace(length + 4, b"")
     if limited:
-        max_bytes = throttle.fetch_max_bytes(flow, fields.max_bytes, now_ms)
+        max_bytes = fields.max_bytes
         if catch_up is not None and flow is identity.fetch and max_bytes > UNFORESEEN_BYTES_MAX:
             max_bytes = UNFORESEEN_BYTES_MAX
+        max_bytes = throttle.fetch_max_bytes(flow, max_bytes, now_ms)
         if max_bytes < fields.max_bytes or flow.wait_ms_max < fields.max_wait_ms:
             _reduce_limits(buf, fields, max_bytes, flow.wait_ms_max)
             direction.verdict.patches += 1

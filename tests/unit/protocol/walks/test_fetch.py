@@ -1,6 +1,7 @@
 """The walk by its bytes and numbers; `tests/property/test_protocol_walks.py` cuts the stream everywhere."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -196,6 +197,23 @@ def test_first_batch_behind_many_empty_partitions_is_not_looked_for(version: int
         return first_batch_bytes(frame, 0, len(frame), version)
 
     assert (behind(PARTITIONS_READ_MAX - 1), behind(PARTITIONS_READ_MAX)) == (500, 0)
+
+
+@pytest.mark.parametrize("more", [0, 1, 100])
+def test_nothing_is_read_behind_the_last_partition_that_is_looked_at(more: int) -> None:
+    class Watched(bytearray):
+        last = 0
+
+        def __getitem__(self, at: Any) -> Any:
+            self.last = max(self.last, at)
+            return super().__getitem__(at)
+
+    # A client may have written anything there, such as what looks like 10,000 tags.
+    tags = b"\x90\x4e" + b"\1\0" * 10_000
+    empty = [b""] * PARTITIONS_READ_MAX
+    frame = Watched(with_records(15, empty + [tags] * more, *[[tags]] * 3))
+    assert first_batch_bytes(frame, 0, len(frame), 15) == 0
+    assert frame.last < len(with_records(15, empty))
 
 
 @pytest.mark.parametrize("version", range(4, 19))

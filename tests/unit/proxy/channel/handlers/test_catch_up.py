@@ -1,5 +1,6 @@
 """Catch-up reads on a channel: which quota decides on a Fetch, and which one its response is charged to."""
 
+import struct
 from typing import Final
 
 import pytest
@@ -130,14 +131,31 @@ def test_unforeseen_response_is_bounded_and_charged() -> None:
     assert catch_up_of(talk, 10).total == 50_000
 
 
-def test_reconnecting_gains_nothing() -> None:
-    of = engine()
+def test_fetch_at_the_end_asks_for_whole_batches() -> None:
+    talk = dialogue(engine({"consumer_byte_rate": 20e6, "catch_up_byte_rate": 1e6}))
+    size = 400_000  # of each of two batches; the first one's length follows its offset
+    response = bytearray(fetched_from(VERSION, {"t": [2 * size]}, lags={"t": [AT_END]}))
+    struct.pack_into(">i", response, len(response) - 3 - 2 * size + 8, size - 12)
+    for number in range(1, 4):
+        asks(talk, number * 1000, number)
+        struct.pack_into(">i", response, 4, number)
+        talk.orders("broker", number * 1000, bytes(response))
+    whole = fetch(VERSION, correlation_id=4, max_bytes=2 * size)  # not 1 MiB, which would cut the third
+    talk.client(4000, fetch(VERSION, correlation_id=4), Pass(whole))
+
+
+@pytest.mark.parametrize(
+    ("lag", "limits"),
+    [(BEHIND, LIMITS), (AT_END, {"consumer_byte_rate": 10_000.0, "catch_up_byte_rate": 1e6})],
+)
+def test_reconnecting_gains_nothing(lag: int, limits: dict[str, float]) -> None:
+    of = engine(limits)
     taken = now_ms = 0
     while now_ms < 60_000:
         talk = dialogue(of)
         orders = talk.orders("client", now_ms, fetch(VERSION))
         if type(orders[0]) is Pass:
-            talk.orders("broker", now_ms, fetched_from(VERSION, {"t": [50_000]}, lags={"t": [BEHIND]}))
+            talk.orders("broker", now_ms, fetched_from(VERSION, {"t": [50_000]}, lags={"t": [lag]}))
             taken += 50_000
         list(talk.channel.close(now_ms))
         now_ms += 100
@@ -172,6 +190,27 @@ def test_alternating_partitions_gain_nothing() -> None:
         talk.orders("broker", now_ms, fetched_from(VERSION, {"t": [size]}, correlation_id=number, lags=lags))
         taken += size * behind
     assert taken <= 10_000 * (now_ms / 1000 + 1) + 20_000
+
+
+@pytest.mark.parametrize("policy", ["schedule", "kip13"])
+def test_a_little_read_behind_does_not_evade_the_quota_at_the_end(policy: str) -> None:
+    # Each response has ten bytes behind, so the quota of catch-up reads decides on the next Fetch.
+    limits = {"consumer_byte_rate": 10_000.0, "catch_up_byte_rate": 1e6}
+    of = engine_with({CONSUMER: limits}, policy=policy, mute_seconds_max=1.0)
+    talks = [dialogue(of) for _ in range(10)]
+    taken = 0
+    for now_ms in range(0, 60_000, 100):
+        for talk in talks:
+            if talk.mute_left_ms(now_ms):
+                continue
+            orders = talk.orders("client", now_ms, fetch(VERSION))
+            response = fetched_from(VERSION, {"t": [10], "u": [9_000]}, lags={"t": [BEHIND], "u": [0]})
+            passed = type(orders[0]) is Pass
+            talk.orders("broker", now_ms, response if passed else b"")
+            taken += 9_000 * passed
+    windows_s = 12 if policy == "kip13" else 1
+    assert taken <= 10_000 * (60 + windows_s) + 10 * 9_000
+    assert talks[0].quotas.fetch.throttled_total > 0
 
 
 def test_pipelined_fetch_waits_until_the_response_was_divided() -> None:
