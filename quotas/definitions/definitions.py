@@ -581,10 +581,15 @@ class Definitions:
             for text in self.codes_in_force():
                 self.changed(text)
 
-    def limit(self, key: str, user: str, client_id: str) -> tuple[float | None, BucketKey]:
+    def limit(
+        self, key: str, user: str, client_id: str, *, lent: bool = True
+    ) -> tuple[float | None, BucketKey]:
         """Return the limit for this user and client id (None: unlimited), and the bucket that they count against.
 
         The limit is in the unit of the quota key `key`; the entity with the highest precedence decides.
+
+        Args:
+            lent: whether capacities hold; if not, terms such as a ceiling without a rate decide nothing.
 
         >>> entries = {Entity(client_id=DEFAULT): {"producer_byte_rate": 2e6}, Entity("u"): {"producer_byte_rate": 5e6}}
         >>> Definitions(entries).limit("producer_byte_rate", "", "a")
@@ -592,7 +597,7 @@ class Definitions:
         >>> Definitions(entries).limit("producer_byte_rate", "u", "a")
         (5000000.0, BucketKey(user='u', client_id=None, group=None))
         """
-        deciding = self._deciding(key)
+        deciding = self._deciding(key) if lent else (self._rates[key],)
         rates = deciding[0]
         for text, bucket, static in self._levels(key, user, client_id, deciding):
             if static is not None:

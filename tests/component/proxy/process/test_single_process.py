@@ -30,7 +30,8 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_single_process_imports_its_data_path_and_no_other_process() -> None:
-    assert run("-c", PROGRAM).stdout.split() == [f"proxy.process.{name}" for name in ("relay", "watching")]
+    loaded = ("capacities", "relay", "watching")
+    assert run("-c", PROGRAM).stdout.split() == [f"proxy.process.{name}" for name in loaded]
 
 
 def test_worker_imports_nothing_of_the_fleet() -> None:
