@@ -461,6 +461,11 @@ class Capture(Observer):
         else:
             self._write(row)
 
+    def divided(self) -> None:
+        """Store the throttle time of a Fetch response in its row, which is written when all of it was walked."""
+        if self._walked_row is not None:
+            self._put_decision(self._walked_row)
+
     def local_response_sent(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:
         """Complete the row of a request that got a local response."""
         owed = self._awaiting_response

@@ -107,6 +107,8 @@ class DividedFetch(Divided):
                 if reported_ms > broker_ms:
                     pack_into(">i", buf, self._throttle_at, reported_ms)
                     direction.verdict.patches += 1
+                if state.observer is not None:
+                    state.observer.divided()
 
     def head_sent(self) -> None:
         """Register that the head of the response was sent: its throttle time stays as it is."""

@@ -245,6 +245,9 @@ class Observer:
     def response_begun(self, direction: "ChannelDirection", entry: Entry) -> None:
         """Called when a broker's response begins to pass; it is no longer owed."""
 
+    def divided(self) -> None:
+        """Called when a `Divided` response has been charged while its throttle time could still be written."""
+
     def local_response_sent(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:
         """Called when a local response is sent to the client."""
 

@@ -5,6 +5,7 @@ from typing import Final
 
 import pytest
 
+from proxy.channel import Row
 from proxy.channel.catch_up import UNFORESEEN_BYTES_MAX
 from quotas.definitions.definitions import CATCH_UP_LAG_DEFAULT as LAG
 from quotas.definitions.entities import Entity
@@ -13,6 +14,7 @@ from quotas.throttles.bandwidth import Throttle
 from tests.support.engines import engine_with
 from tests.support.frames import fetch, fetched_from, with_throttle_time
 from tests.support.playbook import Drop, Pass, Passthrough, Playbook, Wait, playbook
+from tests.unit.proxy.channel.test_captured import captured
 
 VERSION: Final = 15
 AT_END, BEHIND = LAG, LAG + 1
@@ -116,6 +118,18 @@ def test_head_that_was_sent_stays_as_it_is() -> None:
     talk.orders("broker", 0, response[40:])
     assert talk.mute_left_ms(0) > 3000
     assert catch_up_of(talk).throttled_total == 1
+
+
+@pytest.mark.parametrize(("head", "told"), [(200, (4258, "catch-up")), (40, (0, ""))])
+def test_captured_row_has_the_throttle_time_that_was_reported(head: int, told: tuple[int, str]) -> None:
+    talk, rows = captured(engine(), gateway=False)
+    asks(talk, 0)
+    response = fetched_from(VERSION, {"t": [50_000]}, lags={"t": [BEHIND]})
+    talk.orders("broker", 0, response[:head])
+    if head < 100:
+        talk.orders("broker", 0, response[head:])
+    (row,) = rows.rows
+    assert (row[Row.THROTTLE_MS], row[Row.QUOTA]) == told
 
 
 def test_unforeseen_response_is_bounded_and_charged() -> None:
