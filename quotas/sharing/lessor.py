@@ -330,7 +330,7 @@ class Lessor:
         self._postponed: set[str] = set()  # those that were changed while it learns
         self._idle: dict[str, int] = {}  # keys without a demand, and since when
         self._demands: set[str] = set()  # keys whose demand has changed since it was last asked for
-        self._pinned: frozenset[str] | set[str] = frozenset()
+        self._pinned: set[str] = set()
         self._sessions = 0
         self._even = True  # whether all lessees have their default share
 
@@ -448,7 +448,7 @@ class Lessor:
                 self._demands.add(key)
             self._changed.add(key)
 
-    def pin(self, keys: frozenset[str] | set[str]) -> None:
+    def pin(self, keys: set[str]) -> None:
         """Set the keys of which each lessee always has a share of its own.
 
         The shares of other keys are released (`KeyShares.release`) once no lessee has had a demand for some time.
@@ -456,6 +456,14 @@ class Lessor:
         self._pinned = keys
         for key in keys:
             self._named(key, KEYS_MAX)
+
+    def pin_one(self, key: str, *, pinned: bool) -> None:
+        """Add a key to those of `pin`, or remove it."""
+        if pinned:
+            self._pinned.add(key)
+            self._named(key, KEYS_MAX)
+        else:
+            self._pinned.discard(key)
 
     def resized(self, key: str) -> None:
         """Register that a key's capacity has changed: the next grants divide it again."""

@@ -5,7 +5,7 @@ when each worker has acknowledged its part or is past its own lease; and a worke
 member's. Without workers, a process uses its `Lessee` directly.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report, Wish
 from quotas.sharing.lessee import Lessee
@@ -69,12 +69,15 @@ class Member:
                 self._wishes[key] = wish
         self.lessee.wish(self._wishes)
 
-    def _resize(self, keys: Iterable[str] | None) -> None:
+    def _resize(self, keys: Collection[str] | None) -> None:
         """Divide these keys among the workers again; None for all keys."""
         workers = self.workers
-        workers.pin({key for key in self.lessee.named if key != DEFAULT_KEY})
         if keys is None:
+            workers.pin({key for key in self.lessee.named if key != DEFAULT_KEY})
             keys = [DEFAULT_KEY, *workers.keys]
+        else:
+            for key in keys:
+                workers.pin_one(key, pinned=self.lessee.has(key))
         for key in keys:
             workers.resized(key)
             self._lowered.add(key)

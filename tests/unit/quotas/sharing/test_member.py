@@ -7,6 +7,7 @@ from quotas.sharing.lessee import Lessee
 from quotas.sharing.member import Member
 
 WORKERS = LeaseTerms(500, 100, 2)
+IDLE_MS = 10_000
 
 
 class Host:
@@ -67,6 +68,38 @@ def test_a_lowered_share_is_acknowledged_when_the_leases_of_silent_workers_are_o
     assert host.member.lessee.unconfirmed
     list(host.member.grants(gone_ms))
     assert not host.member.lessee.unconfirmed
+
+
+def test_a_worker_keeps_a_share_of_its_own_while_its_member_has_one() -> None:
+    host = Host()
+    host.grant({DEFAULT_KEY: 0.25}, 0)
+    host.exchange(0)
+    host.grant({"k": 0.1}, 100)
+    for now_ms in range(100, 3 * IDLE_MS, 100):
+        if not now_ms % 1000:
+            host.grant({}, now_ms)
+        host.exchange(now_ms)
+    assert host.worker.has("k")
+    host.grant({"k": None}, 3 * IDLE_MS)
+    for now_ms in range(3 * IDLE_MS, 5 * IDLE_MS, 100):
+        if not now_ms % 1000:
+            host.grant({}, now_ms)
+        host.exchange(now_ms)
+    assert not host.worker.has("k")
+
+
+def test_a_grant_of_one_share_does_not_look_at_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host()
+    host.grant({DEFAULT_KEY: 0.25, **{f"k{number}": 0.5 for number in range(100)}}, 0)
+    host.exchange(0)
+
+    def named(_: Lessee) -> list[str]:
+        raise AssertionError("all keys are read")
+
+    monkeypatch.setattr(Lessee, "named", property(named))
+    host.grant({"k7": 0.1}, 100)
+    host.exchange(100)
+    assert host.worker.share("k7", 100) <= 0.1
 
 
 @pytest.mark.parametrize("wishes", [{"k": Wish(1.0, 1)}, {}], ids=["wanted", "idle"])
