@@ -232,13 +232,19 @@ class Engine:
         """
         key, broker = throttle.key, throttle.broker
         counted = self._newcomers.pop(throttle, throttle.total)
-        limit, bucket = self.definitions.limit(key, throttle.user, throttle.client_id)
-        capacity = self.definitions.capacity(key) if self.budgets is not None and self.lends else None
-        if capacity is not None and self.options.policy == "schedule":
+        lent = self._lent
+        limit, bucket = self.definitions.limit(key, throttle.user, throttle.client_id, lent=lent)
+        capacity = self.definitions.capacity(key) if lent else None
+        if capacity is not None:
             return limit, self._class_limiter(throttle, counted, capacity, limit, bucket, now_ms)
         if limit is None:
             return None, None
         return limit, self._limiter((key, bucket, broker), limit, None, now_ms)
+
+    @property
+    def _lent(self) -> bool:
+        """Whether capacities hold in this process."""
+        return self.budgets is not None and self.lends and self.options.policy == "schedule"
 
     def _class_limiter(
         self,
@@ -397,7 +403,7 @@ class Engine:
         client.detach()
 
     def _view(self, throttle: ClientThrottle, broker: int, now_ms: int) -> QuotaView:
-        limit, _ = self.definitions.limit(throttle.key, throttle.user, throttle.client_id)
+        limit, _ = self.definitions.limit(throttle.key, throttle.user, throttle.client_id, lent=self._lent)
         return throttle.view(limit, broker, now_ms)
 
     def _topic_views(self, now_ms: int) -> Iterator[QuotaView]:

@@ -449,11 +449,12 @@ class Definitions:
         """When `elapse` has something to do; None if no entry has times that are still to come."""
         return self._boundaries[0][0] if self._boundaries else None
 
-    def elapse(self, now: datetime) -> bool:
+    def elapse(self, now: datetime, pace: Callable[[Iterable[str]], Iterable[str]] = iter) -> bool:
         """Put in force what holds now, of all entries with times; returns whether any limit in force has changed.
 
         Args:
             now: with a time zone; not earlier than in the call before, unless the clock was set back.
+            pace: wraps an iterable in one that may pause between items, since thousands may change at one moment.
         """
         if self._now is None or now < self._now:
             self._boundaries = [(now, base) for base in self._timed]  # all are looked at
@@ -462,7 +463,7 @@ class Definitions:
         while self._boundaries and self._boundaries[0][0] <= now:
             due.add(heappop(self._boundaries)[1])
         changed = False
-        for base in sorted(due):
+        for base in pace(sorted(due)):
             timed = self._timed.get(base)
             if timed is None:
                 continue
@@ -547,10 +548,15 @@ class Definitions:
             self._users.popitem()
             yield
 
-    def limit(self, key: str, user: str, client_id: str) -> tuple[float | None, BucketKey]:
+    def limit(
+        self, key: str, user: str, client_id: str, *, lent: bool = True
+    ) -> tuple[float | None, BucketKey]:
         """Return the limit for this user and client id (None: unlimited), and the bucket that they count against.
 
         The limit is in the unit of the quota key `key`; the entity with the highest precedence decides.
+
+        Args:
+            lent: whether capacities hold; if not, terms such as a ceiling without a rate decide nothing.
 
         >>> entries = {Entity(client_id=DEFAULT): {"producer_byte_rate": 2e6}, Entity("u"): {"producer_byte_rate": 5e6}}
         >>> Definitions(entries).limit("producer_byte_rate", "", "a")
@@ -558,7 +564,7 @@ class Definitions:
         >>> Definitions(entries).limit("producer_byte_rate", "u", "a")
         (5000000.0, BucketKey(user='u', client_id=None, group=None))
         """
-        deciding = self._deciding(key)
+        deciding = self._deciding(key) if lent else (self._rates[key],)
         rates = deciding[0]
         for text, bucket, static in self._levels(key, user, client_id, deciding):
             if static is not None:

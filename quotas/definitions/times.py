@@ -109,7 +109,7 @@ class When(NamedTuple):
     def period(self, now: datetime) -> Period | None:
         """Return the period around `now` during which the entry holds; None if it does not hold."""
         return next(
-            (one for one in self._periods(now) if one.start <= now and (one.end is None or now < one.end)),
+            (one for one in _periods(self, now) if one.start <= now and (one.end is None or now < one.end)),
             None,
         )
 
@@ -122,14 +122,17 @@ class When(NamedTuple):
         at = (
             found.end
             if found
-            else min((one.start for one in self._periods(now) if one.start > now), default=None)
+            else min((one.start for one in _periods(self, now) if one.start > now), default=None)
         )
         if at is None and self.hours and (self.end is None or now < self.end):
             return now + timedelta(_WEEK_DAYS)
         return at
 
-    def _periods(self, now: datetime) -> list[Period]:
-        """Return the periods around `now`, or after it, that begin within a week; in order, none touching another."""
+    def periods(self, now: datetime) -> list[Period]:
+        """Return the periods around `now`, or after it, that begin within a week; in order, none touching another.
+
+        Hours without a gap are one period, which has begun with the entry.
+        """
         start = self.start or NEVER
         if not self.hours:
             return [Period(start, self.end)]
@@ -144,20 +147,28 @@ class When(NamedTuple):
                 found[-1] = Period(found[-1].start, max(last, end))
             else:
                 found.append(Period(begin, end))
+        if found and found[0].start <= now - timedelta(_WEEK_DAYS, hours=12):  # no week has a gap
+            found[0] = Period(start, found[0].end)
         return found
 
     def _spans(self, now: datetime) -> Iterator[tuple[datetime, datetime]]:
-        """Yield begin and end of the spans that begin from two days before `now` to eight days after it."""
+        """Yield begin and end of the spans that begin from eight days before `now` to eight days after it."""
         zone = zone_of(self.zone)
         today = now.astimezone(zone).date()
         for span in self.hours:
-            for ahead in range(-2, _WEEK_DAYS + 2):
+            for ahead in range(-_WEEK_DAYS - 1, _WEEK_DAYS + 2):
                 day = today + timedelta(ahead)
                 if day.weekday() in span.days:
                     yield (
                         _instant(day, span.begin, zone, last=False),
                         _instant(day, span.end, zone, last=True),
                     )
+
+
+@lru_cache(maxsize=100)
+def _periods(when: When, now: datetime) -> tuple[Period, ...]:
+    """Return `When.periods`; many entries have the same times, and each asks more than once for one moment."""
+    return tuple(when.periods(now))
 
 
 def parse(text: str, path: str = "when") -> When:

@@ -258,7 +258,7 @@ class QuotaStore(ABC):
 
     def elapse(self) -> bool:
         """Put in force what holds now of the entries with times; returns whether any limit in force has changed."""
-        changed = self.definitions.elapse(datetime.now(UTC))
+        changed = self.definitions.elapse(datetime.now(UTC), self.with_pauses)
         self.version += changed
         return changed
 

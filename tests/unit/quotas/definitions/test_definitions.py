@@ -5,6 +5,7 @@ The order of precedence is in test_precedence.py.
 
 import math
 import random
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -279,6 +280,21 @@ def test_entries_hold_at_their_times_and_the_latest_to_begin_decides_for_its_key
     assert [found[RATE] for found in rates.values()] == [1, 2, 3, 3, 3, 2, 3]
     assert {found[PERCENTAGE] for found in rates.values()} == {5}
     assert [found.get("consumer_byte_rate") for found in rates.values()] == [None, None, 4, 4, 4, 4, 4]
+
+
+def test_elapse_may_pause_between_entities() -> None:
+    entries = {Entity(client_id=name, when="hours=sat"): {RATE: 5.0} for name in "ab"}
+    definitions = Definitions(entries)
+    paced: list[str] = []
+
+    def pace(codes: Iterable[str]) -> Iterator[str]:
+        for one in codes:
+            paced.append(one)
+            yield one
+
+    assert definitions.elapse(moment("2026-11-28 12:00"), pace)
+    assert paced == [code(None, "a"), code(None, "b")]
+    assert [definitions.in_force(one) for one in paced] == [{RATE: 5.0}] * 2
 
 
 def test_elapse_tells_whether_what_holds_has_changed_and_when_to_look_again() -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from quotas.definitions.times import When, parse, read
+from quotas.definitions.times import NEVER, When, parse, read
 from quotas.errors import DefinitionError
 
 # Germany's clocks go from 02:00 to 03:00 on 2026-03-29 at 01:00 UTC, and from 03:00 to 02:00 on 2026-10-25 at 01:00.
@@ -92,6 +92,23 @@ def test_next_change_is_the_first_minute_that_differs(text: str) -> None:
 def test_moments(text: str, moments: list[str], holds: list[int]) -> None:
     when = parse(text)
     assert [int(when.period(utc(moment)) is not None) for moment in moments] == holds
+
+
+@pytest.mark.parametrize("now", ["2026-11-27 18:00", "2026-11-29 12:00", "2026-11-30 07:59"])
+def test_period_of_several_days_has_one_beginning_all_the_time(now: str) -> None:
+    when = parse("hours=fri 18:00-24:00, sat-sun, mon 00:00-08:00")
+    assert when.period(utc(now)) == (utc("2026-11-27 18:00"), utc("2026-11-30 08:00"))
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [("hours=mon-sun", NEVER), ("hours=mon-sun; from=2026-01-01T00:00:00Z", "2026-01-01 00:00")],
+)
+def test_hours_without_a_gap_began_with_the_entry(text: str, start: datetime | str) -> None:
+    for day in ("2026-11-26", "2026-11-29"):
+        period = parse(text).period(utc(f"{day} 12:00"))
+        assert period is not None
+        assert period.start == (utc(start) if isinstance(start, str) else start)
 
 
 def test_week_that_holds_without_a_gap_is_looked_at_again() -> None:
