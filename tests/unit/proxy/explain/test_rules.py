@@ -3,8 +3,10 @@
 import pytest
 
 from proxy.explain.documents import Neighbour, largest
-from proxy.explain.rules import NEIGHBOURS_MAX, Rule, Sharers
-from quotas.definitions.entities import DEFAULT, Entity
+from proxy.explain.rules import NEIGHBOURS_MAX, Rule, Sharers, class_of
+from quotas.definitions.classes import UNPROMISED
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import DEFAULT, BucketKey, Entity
 from quotas.engine import Engine
 from tests.support.engines import engine_with
 
@@ -51,3 +53,24 @@ def test_largest_are_kept() -> None:
     found = largest((Neighbour("", str(number), number) for number in range(50)), NEIGHBOURS_MAX)
     assert len(found) == NEIGHBOURS_MAX
     assert found[0] == Neighbour("", "49", 49)
+
+
+@pytest.mark.parametrize(
+    ("client_id", "expected"),
+    [
+        ("promised", BucketKey(None, "promised")),
+        ("ceiling", BucketKey(None, "ceiling")),
+        ("exempt", BucketKey(None, "exempt")),
+        ("other", UNPROMISED),
+    ],
+)
+def test_class_of_a_client_is_that_of_the_engine(client_id: str, expected: BucketKey) -> None:
+    definitions = Definitions(
+        {
+            Entity(capacity="cluster"): {PRODUCE.key: 8e6},
+            Entity(client_id="promised"): {PRODUCE.key: 1e6},
+            Entity(client_id="ceiling"): {"producer_byte_rate_ceiling": 4e6},
+            Entity(client_id="exempt"): {"exempt": 1},
+        }
+    )
+    assert class_of(definitions, PRODUCE.key, "", client_id) == expected
