@@ -551,7 +551,14 @@ class Definitions:
             for rates in self._rates.values():
                 rates.pop(text, None)
             yield
+        for base in self._timed:
+            for rates in self._rates.values():
+                rates.pop(base, None)
         self._timed.clear()
+        self._boundaries.clear()
+        self._member_users, self._member_client_ids = Members(), Members()
+        self._topics, self._limited = dict.fromkeys(TOPIC_KEYS, 0), None
+        self.capacities = {}
         while self._users:
             self._users.popitem()
             yield

@@ -20,6 +20,16 @@ RATE = "producer_byte_rate"
 PERCENTAGE = "request_percentage"
 CONNECTIONS = "connection_creation_rate"
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
+OF_ALL_KINDS = {
+    Entity("u", "c"): {RATE: 1.0, PERCENTAGE: 2.0},
+    Entity(topic="orders"): {RATE: 3.0},
+    Entity(group="web"): {RATE: 4.0},
+    Entity(client_id="web-*", group="web"): {"member": 1.0},
+    Entity(capacity="broker"): {RATE: 9.0},
+    Entity("night", when="hours=mon-sun"): {RATE: 5.0},
+    Entity("night"): {RATE: 6.0},
+    Entity("weekend", when="hours=mon-sun"): {RATE: 7.0},
+}
 
 
 def produce(rates: dict[tuple[Name, Name], float], static: StaticQuotas | None = None) -> Definitions:
@@ -98,17 +108,20 @@ def test_drained_definitions_are_empty() -> None:
     assert not found.names_user("u")
 
 
+def test_nothing_of_drained_definitions_is_taken() -> None:
+    drained, found = Definitions(OF_ALL_KINDS), Definitions()
+    drained.elapse(AT)
+    assert list(drained.drain())
+    found.take(drained)
+    found.elapse(AT)
+    assert (found, found.capacities, found.limited_topics) == (Definitions(), {}, ())
+    assert not found.limits_topics(RATE)
+    assert not any(found.has(key) for key in (RATE, PERCENTAGE, "member"))
+    assert not found.names(RATE, "", "web-1")
+
+
 def test_entries_that_are_taken_are_as_if_they_were_put() -> None:
-    entries = {
-        Entity("u", "c"): {RATE: 1.0, PERCENTAGE: 2.0},
-        Entity(topic="orders"): {RATE: 3.0},
-        Entity(group="web"): {RATE: 4.0},
-        Entity(client_id="web-*", group="web"): {"member": 1.0},
-        Entity(capacity="broker"): {RATE: 9.0},
-        Entity("night", when="hours=mon-sun"): {RATE: 5.0},
-        Entity("night"): {RATE: 6.0},
-    }
-    wanted, found, other = Definitions(entries), Definitions(), Definitions(entries)
+    wanted, found, other = Definitions(OF_ALL_KINDS), Definitions(), Definitions(OF_ALL_KINDS)
     changed: list[str] = []
     found.changed = changed.append
     for definitions in (wanted, found):
