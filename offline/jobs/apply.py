@@ -83,9 +83,14 @@ def _to_file(path: Path, rollout_: Rollout, *, dry_run: bool) -> list[str]:
         raise ApplyError(f"{path} is not a valid quotas file: {error}") from error
     wanted = rollout_(current)
     found = differences(current, _merged(current, wanted), prune=False)
-    if found and not dry_run:
+    if found:
         try:
-            _write(path, _edited(text, current, wanted))
+            edited = _edited(text, current, wanted)
+            parse(edited)
+            if not dry_run:
+                _write(path, edited)
+        except DefinitionError as error:  # a rate above the ceiling that the file states
+            raise ApplyError(f"{path} is left as it is, since it would be invalid: {error}") from error
         except OSError as error:
             raise ApplyError(f"{path} cannot be written: {error}") from error
     return _shown(f"{path}{new}", found, dry_run=dry_run)

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import blake2b
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -68,6 +68,7 @@ _DEFAULT_TOPIC: Final = code(None, None, topic=DEFAULT)
 # Enough for any cluster's entities, small enough that a mistaken file cannot fill the memory.
 CATCH_UP_LAG_DEFAULT: Final = 10_000
 ENTITIES_MAX: Final = 1_000_000
+_BOUNDARIES_SPARE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,6 +447,12 @@ class Definitions:
         if at is not None and (timed.awaited is None or at < timed.awaited):
             timed.awaited = at
             heappush(self._boundaries, (at, base))
+            if (
+                len(self._boundaries) > 2 * len(self._timed) + _BOUNDARIES_SPARE
+            ):  # of entries that went, mostly
+                known = self._timed.items()
+                self._boundaries = [(one.awaited, text) for text, one in known if one.awaited is not None]
+                heapify(self._boundaries)
 
     @property
     def next_change(self) -> datetime | None:

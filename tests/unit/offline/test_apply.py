@@ -141,6 +141,17 @@ def test_a_file_that_is_no_quotas_file_is_left_alone(work: Path, file: Path) -> 
     assert file.read_text() == "what is this"
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_rate_above_the_ceiling_in_the_file_is_refused(work: Path, file: Path, dry_run: bool) -> None:
+    before = '[[quota]]\nclient_id = "hog"\nproducer_byte_rate = 1\nproducer_byte_rate_ceiling = 5\n'
+    file.write_text(before)
+    with pytest.raises(
+        ApplyError, match=r"is left as it is, since it would be invalid: .*_ceiling: 5 must be"
+    ):
+        apply.run(ApplyOptions(quotas_file=str(file), dry_run=dry_run), str(work))
+    assert file.read_text() == before
+
+
 def test_missing_destination_is_an_error(work: Path) -> None:
     with pytest.raises(ApplyError, match="no target is given: use --quotas-file FILE, --bootstrap-server"):
         apply.run(ApplyOptions(), str(work))

@@ -5,6 +5,7 @@ The order of precedence is in test_precedence.py.
 
 import math
 import random
+import tracemalloc
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
@@ -324,6 +325,31 @@ def test_entries_hold_at_their_times_and_the_latest_to_begin_decides_for_its_key
     assert [found[RATE] for found in rates.values()] == [1, 2, 3, 3, 3, 2, 3]
     assert {found[PERCENTAGE] for found in rates.values()} == {5}
     assert [found.get("consumer_byte_rate") for found in rates.values()] == [None, None, 4, 4, 4, 4, 4]
+
+
+def test_times_that_come_and_go_take_no_memory() -> None:
+    definitions = Definitions()
+    definitions.elapse(moment("2026-11-26 12:00"))
+    kept = Entity(client_id="kept", when="from=2098-01-01T00:00:00Z")
+    definitions.put(kept, {RATE: 5.0})
+    entity = Entity(client_id="a", when="from=2099-01-01T00:00:00Z")
+
+    def come_and_go() -> None:
+        for _ in range(1000):
+            definitions.put(entity, {RATE: 5.0})
+            definitions.put(entity, {})
+
+    come_and_go()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(5):
+        come_and_go()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 50_000  # 5,000 boundaries take more than 300 kB
+    assert definitions.next_change == moment("2098-01-01 00:00")
+    definitions.elapse(moment("2099-01-01 00:00"))
+    assert definitions.in_force(code(None, "kept")) == {RATE: 5.0}
 
 
 def test_elapse_may_pause_between_entities() -> None:
