@@ -124,6 +124,6 @@ def test_member_that_joins_takes_its_number_of_parts_and_no_share_is_too_large_m
 @pytest.mark.timeout(300)
 def test_member_with_another_number_of_parts_gets_no_lease(fleet: Fleet) -> None:
     fleet.start("other", parts=4)
-    until(lambda: "of one version" in fleet.now("other").get("group_problem", ""), seconds=SECONDS)
+    until(lambda: "fleet.parts" in fleet.now("other").get("group_problem", ""), seconds=SECONDS)
     assert not fleet.now("other")["leased"]
     assert fleet.now("other")["parts_held"] == 0

@@ -158,7 +158,7 @@ class PrintedShell:
             child = processes.start(line, log=self._log, cwd=self.directory, env=self.environment)
             self._serving.append(child)
             until(
-                lambda: b" serving " in self._log.read_bytes()[before:] or child.poll() is not None,
+                lambda: b"serving" in self._log.read_bytes()[before:] or child.poll() is not None,
                 self.log,
                 _READY_SECONDS_MAX,
                 0.1,
