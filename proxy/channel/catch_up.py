@@ -15,24 +15,25 @@ Without such a limit a client's responses are not walked for it.
 """
 
 from dataclasses import dataclass, field
-from struct import Struct, pack_into, unpack_from
+from struct import Struct
 from typing import Final
 
 from protocol.walks.fetch import BytesBehind, PartitionsWalk, first_batch_bytes
 from proxy.channel.direction import Buffer, ChannelDirection, ChannelState, Divided, Entry, Identity
 from proxy.channel.verdict import WALK
-from quotas.limiters.batches import record_first_batch
+from quotas.limiters.batches import may_be_cut, record_first_batch
 from quotas.limiters.limiter import ADMITTED, Decision, Flow
 from quotas.throttles.bandwidth import Throttle
 
 UNFORESEEN_BYTES_MAX: Final = 1024 * 1024  # as much as a Java client asks of one partition
 
-_ERROR_AND_SESSION: Final = Struct(">hi").unpack_from
-_THROTTLE_SINCE: Final = 1
-_SESSION_SINCE: Final = 7
-_FLEXIBLE_SINCE: Final = 12
+# The head of a Fetch response.
+ERROR_AND_SESSION: Final = Struct(">hi").unpack_from
+THROTTLE_SINCE: Final = 1
+SESSION_SINCE: Final = 7
+FLEXIBLE_SINCE: Final = 12
 # Length, correlation id, a tag section's count, throttle time, error, session id.
-_RESPONSE_HEAD_BYTES: Final = 19
+RESPONSE_HEAD_BYTES: Final = 19
 
 
 @dataclass(slots=True, eq=False)
@@ -69,20 +70,20 @@ class DividedFetch(Divided):
     ) -> int:
         """Begin the walk through the response, at whose last partition both quotas are charged (`divide`)."""
         length = direction.frame_bytes - 4
-        if end - pos < _RESPONSE_HEAD_BYTES and end - pos < length + 4:
+        if end - pos < RESPONSE_HEAD_BYTES and end - pos < length + 4:
             return direction.order_more(end - pos, length)
         version = entry[1]
         state = direction.state
         # As in `Fetched.respond`: an empty tag section of the header is not counted.
-        self._size, throttle_at = (length - 1, pos + 9) if version >= _FLEXIBLE_SINCE else (length, pos + 8)
-        if self.session_id and version >= _SESSION_SINCE and throttle_at + 10 <= end:
-            error_code, response_id = _ERROR_AND_SESSION(buf, throttle_at + 4)
+        self._size, throttle_at = (length - 1, pos + 9) if version >= FLEXIBLE_SINCE else (length, pos + 8)
+        if self.session_id and version >= SESSION_SINCE and throttle_at + 10 <= end:
+            error_code, response_id = ERROR_AND_SESSION(buf, throttle_at + 4)
             if error_code or response_id != self.session_id:
                 state.sessions.drop(state.settings.broker, self.session_id)
-        if version >= _THROTTLE_SINCE and throttle_at + 4 <= end:
+        if version >= THROTTLE_SINCE and throttle_at + 4 <= end:
             self._throttle_at = throttle_at
         flow = self._flow if self._foreseen else self.identity.fetch
-        if flow.admitted >= 0:
+        if flow.admitted >= 0 and may_be_cut(flow, self._size):
             record_first_batch(flow, first_batch_bytes(buf, pos, end, version))
         direction.dividing = self
         walk = None
@@ -102,11 +103,7 @@ class DividedFetch(Divided):
         if mute_ms:
             direction.verdict.signal = True
             if self._throttle_at >= 0:
-                reported_ms = state.reported_ms(mute_ms, now_ms)
-                (broker_ms,) = unpack_from(">i", buf, self._throttle_at)
-                if reported_ms > broker_ms:
-                    pack_into(">i", buf, self._throttle_at, reported_ms)
-                    direction.verdict.patches += 1
+                direction.report_mute(buf, self._throttle_at, mute_ms, now_ms)
                 if state.observer is not None:
                     state.observer.divided()
 

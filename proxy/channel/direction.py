@@ -39,6 +39,7 @@ import string
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from struct import pack_into, unpack_from
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 from protocol import header
@@ -820,6 +821,14 @@ class ChannelDirection(ABC):
         """
         self.verdict.passthrough -= count
         self.moved_ns = now_ns
+
+    def report_mute(self, buf: "Buffer", throttle_at: int, mute_ms: int, now_ms: int) -> None:
+        """Write a mute into the head of a response at `throttle_at`, as far as it is reported, and if it is longer."""
+        reported_ms = self.state.reported_ms(mute_ms, now_ms)
+        (broker_ms,) = unpack_from(">i", buf, throttle_at)
+        if reported_ms > broker_ms:
+            pack_into(">i", buf, throttle_at, reported_ms)
+            self.verdict.patches += 1
 
     def order_more(self, have: int, length: int) -> int:
         """Set the order MORE, since the part of the frame that has arrived is too short; returns the order.

@@ -17,7 +17,7 @@ since 13; NodeEndpoints (KIP-951) since 16, in a gateway only.
 """
 
 from dataclasses import dataclass
-from struct import Struct, pack_into, unpack_from
+from struct import pack_into
 from typing import Final
 
 from protocol.api import FETCH, MAX_VERSION
@@ -25,7 +25,15 @@ from protocol.header import RequestHead
 from protocol.messages import fetch
 from protocol.messages.fetch_session import must_forward
 from protocol.walks.fetch import FetchWalk, first_batch_bytes
-from proxy.channel.catch_up import UNFORESEEN_BYTES_MAX, DividedFetch
+from proxy.channel.catch_up import (
+    ERROR_AND_SESSION,
+    FLEXIBLE_SINCE,
+    RESPONSE_HEAD_BYTES,
+    SESSION_SINCE,
+    THROTTLE_SINCE,
+    UNFORESEEN_BYTES_MAX,
+    DividedFetch,
+)
 from proxy.channel.direction import (
     AT_ONCE_BYTES_MAX,
     Buffer,
@@ -40,16 +48,9 @@ from proxy.channel.verdict import WALK
 from quotas.limiters.batches import may_be_cut, record_first_batch
 from quotas.limiters.limiter import ADMITTED
 
-_ERROR_AND_SESSION: Final = Struct(">hi").unpack_from
 _BYTES_MAX: Final = REQUEST_BYTES_MAX[FETCH]
 
-_THROTTLE_SINCE: Final = 1
-_SESSION_SINCE: Final = 7
-_FLEXIBLE_SINCE: Final = 12
 _NODE_ENDPOINTS_SINCE: Final = 16
-_RESPONSE_HEAD_BYTES: Final = (
-    19  # length, correlation id, a tag section's count, throttle time, error, session id
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -65,19 +66,19 @@ class Fetched(Owed):
     session_id: int
     exclusive: bool
 
-    def respond(  # noqa: C901 - a call a frame costs 5 %
+    def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
     ) -> int:
         """Charge the response, set its throttle time, and walk it if addresses may be at its end."""
         length = direction.frame_bytes - 4
-        if end - pos < _RESPONSE_HEAD_BYTES and end - pos < length + 4:
+        if end - pos < RESPONSE_HEAD_BYTES and end - pos < length + 4:
             return direction.order_more(end - pos, length)
         version = entry[1]
         identity, session_id = self.identity, self.session_id
         state = direction.state
         throttle = identity.quota.fetch
         # Kafka records 4 + the body (kafka-quotas.md §1.4), so a flexible header's empty tag section is subtracted.
-        size, throttle_at = (length - 1, pos + 9) if version >= _FLEXIBLE_SINCE else (length, pos + 8)
+        size, throttle_at = (length - 1, pos + 9) if version >= FLEXIBLE_SINCE else (length, pos + 8)
         if self.exclusive:
             state.fetch_owed = False
             flow = identity.fetch
@@ -89,14 +90,10 @@ class Fetched(Owed):
         if decision is not ADMITTED:
             mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)
             direction.verdict.signal = True
-            if version >= _THROTTLE_SINCE and throttle_at + 4 <= end:
-                reported_ms = state.reported_ms(mute_ms, now_ms)
-                (broker_ms,) = unpack_from(">i", buf, throttle_at)
-                if reported_ms > broker_ms:
-                    pack_into(">i", buf, throttle_at, reported_ms)
-                    direction.verdict.patches += 1
-        if session_id and version >= _SESSION_SINCE and throttle_at + 10 <= end:
-            error_code, response_id = _ERROR_AND_SESSION(buf, throttle_at + 4)
+            if version >= THROTTLE_SINCE and throttle_at + 4 <= end:
+                direction.report_mute(buf, throttle_at, mute_ms, now_ms)
+        if session_id and version >= SESSION_SINCE and throttle_at + 10 <= end:
+            error_code, response_id = ERROR_AND_SESSION(buf, throttle_at + 4)
             if error_code or response_id != session_id:
                 state.sessions.drop(state.settings.broker, session_id)
         if state.walks_all or state.engine.charges_fetched_topics:
@@ -149,10 +146,10 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         return direction.verdict.order
     if state.fetch_owed:
         return direction.await_responses()
-    if version >= _FLEXIBLE_SINCE and body < frame_end and not buf[body]:  # no tags, the usual case
+    if version >= FLEXIBLE_SINCE and body < frame_end and not buf[body]:  # no tags, the usual case
         fields_at: int | None = body + 1
     else:
-        fields_at = skip_header_tags(buf, body, frame_end, flexible=version >= _FLEXIBLE_SINCE)
+        fields_at = skip_header_tags(buf, body, frame_end, flexible=version >= FLEXIBLE_SINCE)
     fields = None if fields_at is None else fetch.read_request(buf, fields_at, frame_end, version)
     if fields is None or fields_at is None:
         raise PeerError("malformed", f"Fetch version {version} of {length} bytes ends before its fields do")

@@ -25,7 +25,6 @@ Non-obvious:
 """
 
 from dataclasses import dataclass
-from struct import pack_into, unpack_from
 from typing import Final
 
 from protocol.api import SHARE_ACKNOWLEDGE, SHARE_FETCH
@@ -82,11 +81,7 @@ class _ShareResponse(Owed):
             if decision is not ADMITTED:
                 mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)
                 direction.verdict.signal = True
-                reported_ms = state.reported_ms(mute_ms, now_ms)
-                (broker_ms,) = unpack_from(">i", buf, pos + _THROTTLE_AT)
-                if reported_ms > broker_ms:
-                    pack_into(">i", buf, pos + _THROTTLE_AT, reported_ms)
-                    direction.verdict.patches += 1
+                direction.report_mute(buf, pos + _THROTTLE_AT, mute_ms, now_ms)
         charges = key == SHARE_FETCH and state.engine.charges_fetched_topics
         if state.settings.address_map is None and not charges:
             return 0
