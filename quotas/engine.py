@@ -129,9 +129,7 @@ class Engine:
 
     def capacity(self, limiter_key: LimiterKey) -> float:
         """Return the capacity in bytes/s that the class of a limiter shares; 0 if none is stated."""
-        if self.options.policy != "schedule" or not self.lends:
-            return 0.0
-        found = self.definitions.capacity(limiter_key[0])
+        found = self.definitions.capacity(limiter_key[0]) if self._lent else None
         return 0.0 if found is None else found.rate
 
     def refresh(self, lease_until_ms: int | None) -> None:

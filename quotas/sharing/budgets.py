@@ -40,7 +40,6 @@ _WEIGHT_PART: Final = 8
 # Every client id that is counted by itself fits (`engine.CLIENT_ID_CHARACTERS_MAX`), with a user of some length: of a
 # class without its names the terms are not known (`capacities`).
 _KEY_CHARACTERS_MAX: Final = 2048
-_GROUP_MARK: Final = "group "  # no entity's code begins so
 _RENEWED_AT_ONCE: Final = 500  # two milliseconds' work
 # What a class uses is measured at least so far apart, and averaged over about the second time.
 _USE_MS: Final = 100
@@ -95,8 +94,7 @@ def budget_key(limiter_key: LimiterKey) -> str:
     'producer_byte_rate@-1 -=:reports'
     """
     quota, bucket, broker = limiter_key
-    names = code(bucket.user, bucket.client_id) if bucket.group is None else f"{_GROUP_MARK}{bucket.group}"
-    text = f"{quota}@{broker} {names}"
+    text = f"{quota}@{broker} {code(bucket.user, bucket.client_id, group=bucket.group)}"
     if len(text) <= _KEY_CHARACTERS_MAX:
         return text
     return f"{quota}@{broker} #{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
@@ -112,11 +110,8 @@ def limiter_key_of(key: str) -> tuple[str, BucketKey | None, int]:
     quota, _, broker = place.rpartition("@")
     if names.startswith("#"):
         return quota, None, int(broker)
-    if names.startswith(_GROUP_MARK):
-        return quota, BucketKey(None, None, names[len(_GROUP_MARK) :]), int(broker)
     entity = entity_of(names)
-    assert not (entity.user is entity.client_id is None), "a bucket has a name"
-    return quota, BucketKey(_text(entity.user), _text(entity.client_id)), int(broker)
+    return quota, BucketKey(_text(entity.user), _text(entity.client_id), entity.group), int(broker)
 
 
 def _text(name: object) -> str | None:

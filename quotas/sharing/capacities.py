@@ -239,37 +239,25 @@ class Capacities:
         """Register that the demand for a loan key has changed."""
         place = self._places.get(key)
         if place is None:
-            limiter_key = limiter_key_of(rate_key(key))
-            found = self._terms(limiter_key, quotas)
+            quota_key, bucket, broker = limiter_key_of(rate_key(key))
+            found = _terms(quota_key, bucket, quotas)
             if found is None:
                 self._unplaced.add(key)
                 return
             capacity, terms = found
-            quota_key, bucket, broker = limiter_key
-            place = self._places[key] = capacity_key(quota_key), ALL_BROKERS if capacity.cluster else broker
+            place = self._places[key] = capacity_key(quota_key), _broker(capacity, broker)
             pool = self._pools.setdefault(place, _Pool(capacity.rate))
             rate = promised(terms, capacity)
             pool.classes[key] = _Class(key, quota_key, bucket, broker, terms, rate)
         self._pools[place].due = True
-
-    def _terms(
-        self, limiter_key: tuple[str, BucketKey | None, int], quotas: Quotas
-    ) -> tuple[Capacity, Terms] | None:
-        quota_key, bucket, _ = limiter_key
-        capacity = quotas.capacity(quota_key)
-        if capacity is None:
-            return None
-        if bucket is None:
-            return capacity, Terms(0.0, 0.0, exempt=True)
-        return capacity, quotas.terms(quota_key, bucket)
 
     def _read_terms(self, quotas: Quotas, leases: Leases) -> None:
         """Read the terms of all classes again, since definitions have changed."""
         keys, self._unplaced = self._unplaced, set()
         for place, pool in list(self._pools.items()):
             for one in list(pool.classes.values()):
-                found = self._terms((one.quota_key, one.bucket, one.broker), quotas)
-                if found is None or place[1] != (ALL_BROKERS if found[0].cluster else one.broker):
+                found = _terms(one.quota_key, one.bucket, quotas)
+                if found is None or place[1] != _broker(found[0], one.broker):
                     self._forget(pool, one, leases)
                     keys.add(one.key)
                 else:
@@ -333,10 +321,9 @@ class Capacities:
                 rates = [one.promised * (1.0 if one.terms.rate else part) for one in classes]
                 wanted = [min(one.demand, rate) for one, rate in zip(classes, rates, strict=True)]
         if sum(wanted) > room:
-            parts = fill(wanted, rates, room)
-            largest = max((part / rate for part, rate in zip(parts, rates, strict=True)), default=1.0)
+            wanted = fill(wanted, rates, room)
+            largest = max((had / rate for had, rate in zip(wanted, rates, strict=True)), default=1.0)
             pool.shrunk = max(largest, UNPROMISED_PART)  # where exempt classes use all of it
-            wanted = parts
         for one, rate in zip(classes, wanted, strict=True):
             one.rate = rate
             self._set(rate_key(one.key), pool.shrunk * (1.0 if one.terms.rate else part), 1.0, leases)
@@ -359,3 +346,18 @@ class Capacities:
                 continue
             one.lent = lent
             self._set(one.key, min(1.0, lent / pool.rate), 0.0, leases)
+
+
+def _terms(quota_key: str, bucket: BucketKey | None, quotas: Quotas) -> tuple[Capacity, Terms] | None:
+    """Return the capacity that a class shares, and its terms; None if none is stated."""
+    capacity = quotas.capacity(quota_key)
+    if capacity is None:
+        return None
+    if bucket is None:
+        return capacity, Terms(0.0, 0.0, exempt=True)
+    return capacity, quotas.terms(quota_key, bucket)
+
+
+def _broker(capacity: Capacity, broker: int) -> int:
+    """Return the broker of which a class at this broker shares the capacity."""
+    return ALL_BROKERS if capacity.cluster else broker

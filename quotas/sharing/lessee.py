@@ -248,9 +248,8 @@ class Lessee:
                 self._shares.pop(key, None)
             else:
                 self._shares[key] = share
-        self._loans = {
-            key for key in (grants.shares.keys() | self._loans) if is_loan(key) and self._shares.get(key)
-        }
+            if is_loan(key):
+                (self._loans.add if share else self._loans.discard)(key)
         for key, largest in before.items():
             if largest > self._granted(key):
                 self._lowered[key] = max(largest, self._lowered.get(key, 0.0))

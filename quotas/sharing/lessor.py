@@ -650,7 +650,7 @@ class Lessor:
                 self._idle.setdefault(key, now_ms)
             lent = capacity * (1 - self.terms.never_lent)
             if now_ms < self._idle.get(key, now_ms) + IDLE_MS or shares.used() > lent:
-                self._send(key, shares.divide(lent, 0.0 if is_loan(key) else self.terms.least * capacity))
+                self._redistribute(key, capacity)
         self._release(now_ms)
 
     def _release(self, now_ms: int) -> None:
@@ -673,8 +673,12 @@ class Lessor:
         for key in changed & self._keys.keys():
             shares, capacity = self._keys[key], self._capacity(key)
             if shares.used() > capacity:
-                lent = capacity * (1 - self.terms.never_lent)
-                self._send(key, shares.divide(lent, 0.0 if is_loan(key) else self.terms.least * capacity))
+                self._redistribute(key, capacity)
+
+    def _redistribute(self, key: str, capacity: float) -> None:
+        """Divide a key among the lessees by their demands; of a loan nothing is left to those without one."""
+        least = 0.0 if is_loan(key) else self.terms.least * capacity
+        self._send(key, self._keys[key].divide(capacity * (1 - self.terms.never_lent), least))
 
     def _equalize(self) -> None:
         """Give all lessees the same default share; before it is raised, keys that follow it get shares of their own."""
