@@ -1,6 +1,6 @@
 """What `sluice check` says of groups and capacities: what was promised, what is left, and who can never get it.
 
-Promised is what entries that name somebody have in sum: a user, a client id, a user's client id, or a group with one
+Promised is the sum of the rates of entries with a name: a user, a client id, a user's client id, or a group with one
 budget. A default entity, and a group whose members have a budget each, promise it to any number of clients, so their
 rates are in no sum. Rates are those that hold now.
 """
@@ -43,7 +43,7 @@ def groups(definitions: Definitions) -> Iterator[str]:
 
 def _members(group: Group) -> str:
     lists = (("client ids", group.client_ids), ("users", group.users))
-    return "; ".join(f"{what} {_some(names)}" for what, names in lists if names) or "nobody is in it"
+    return "; ".join(f"{what} {_some(names)}" for what, names in lists if names) or "it has no members"
 
 
 def _some(names: tuple[str, ...]) -> str:
@@ -154,11 +154,11 @@ def _empty_groups(definitions: Definitions) -> Iterator[str]:
         if entity.group is not None and MEMBER not in values and values.keys() & {*CLIENT_KEYS, *TERM_KEYS}
     }
     for group in sorted(limited - members, key=str):
-        yield f"quota of group {group!r} has no effect: no [[group]] has this name, or nobody is in it"
+        yield f"quota of group {group!r} has no effect: no [[group]] has this name, or it has no members"
 
 
 def _promised(definitions: Definitions, key: str) -> Iterator[tuple[Entity, float]]:
-    """Yield the entities that name somebody, with the rate that each is promised now."""
+    """Yield the entities with a name, with the rate that each is promised now."""
     return ((entity, rate) for entity, rate, once in _rates(definitions, key) if once)
 
 

@@ -52,9 +52,7 @@ def class_text(bucket: BucketKey | None) -> str:
         return "a class with a long name"
     if bucket == UNPROMISED:
         return UNPROMISED_TEXT
-    if bucket.group is not None:
-        return f"group {bucket.group!r}"
-    return text_of(Entity(bucket.user, bucket.client_id))
+    return text_of(Entity(bucket.user, bucket.client_id, group=bucket.group))
 
 
 def waits(one: ClassState) -> bool:

@@ -37,7 +37,7 @@ OTHERS = quota('client_id = "<default>"', 'producer_byte_rate = "1M"', 'consumer
 APPS = quota('group = "apps"', 'producer_byte_rate = "2M"')
 
 
-def test_sum_is_of_entries_that_name_somebody() -> None:
+def test_sum_is_of_entries_with_a_name() -> None:
     definitions = found(WEB, ANN, OTHERS, APPS)
     assert list(capacities(definitions, "broker")) == [
         "capacity in of each broker: 80M bytes/s; 50M promised by 2 limits, 30M left",
@@ -91,7 +91,7 @@ def test_static_settings_promise_as_entries_do() -> None:
         ([quota('topic = "t"', 'producer_byte_rate = "90M"')], []),
         (
             [quota('group = "none"', 'producer_byte_rate = "1M"')],
-            ["quota of group 'none' has no effect: no [[group]] has this name, or nobody is in it"],
+            ["quota of group 'none' has no effect: no [[group]] has this name, or it has no members"],
         ),
     ],
 )
