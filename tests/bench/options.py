@@ -1,7 +1,7 @@
 """What one benchmark run is to do: which sections, how long, and whether the table is kept."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -109,3 +109,11 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     write = given.write or (not given.quick and only == whole)
     amounts: dict[str, Any] = (_CAPTURE if given.capture else {}) | (QUICK if given.quick else {})
     return Options(only=only, block=block, python=given.python, write=write, **amounts)
+
+
+def check_known(
+    parser: argparse.ArgumentParser, what: str, given: Collection[str], known: Collection[str]
+) -> None:
+    """End the program with an error if a name was given that is not known."""
+    if unknown := set(given) - set(known):
+        parser.error(f"no {what} {min(unknown)!r}; there are {', '.join(known)}")

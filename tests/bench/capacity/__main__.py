@@ -17,7 +17,7 @@ from rich.console import Console
 from tests.bench import machine, report
 from tests.bench.capacity import faults, sharing
 from tests.bench.fleet.shapes import Shape
-from tests.bench.options import DOCUMENT
+from tests.bench.options import DOCUMENT, check_known
 
 _PARTS: Final = {"sharing": "one broker, one replica", "faults": "three brokers"}
 _SHAPES: Final = ",".join(f"{each.members}x{each.workers}" for each in sharing.SHAPES)
@@ -33,10 +33,8 @@ def main(console: Console) -> bool:
     parser.add_argument("--faults", default=_FAULTS, help="default: %(default)s")
     parser.add_argument("--write", action="store_true", help="write the document even if a part is not whole")
     given = parser.parse_args()
-    if unknown := set(given.parts) - set(_PARTS):
-        parser.error(f"no part {min(unknown)!r}; there are {', '.join(_PARTS)}")
-    if unknown := set(given.faults.split(",")) - set(_FAULTS.split(",")):
-        parser.error(f"no fault {min(unknown)!r}; there are {_FAULTS}")
+    check_known(parser, "part", given.parts, _PARTS)
+    check_known(parser, "fault", given.faults.split(","), _FAULTS.split(","))
     passed = True
     for part in given.parts or _PARTS:
         console.rule(part, align="left")

@@ -36,7 +36,7 @@ from tests.bench.fleet import (
     upgrade_table,
     workers,
 )
-from tests.bench.options import DOCUMENT
+from tests.bench.options import DOCUMENT, check_known
 from tests.bench.report import Outcome
 
 _SHAPES: Final = "1x1,1x2,2x1,2x2"
@@ -116,10 +116,8 @@ def main(console: Console) -> bool:
     parser.add_argument("--clients", default=_CLIENTS, help="families in it; default: %(default)s")
     parser.add_argument("--write", action="store_true", help="write the document even if a part is not whole")
     given = parser.parse_args()
-    if unknown := set(given.parts) - set(_PARTS):
-        parser.error(f"no part {min(unknown)!r}; there are {', '.join(_PARTS)}")
-    if unknown := set(given.faults.split(",")) - set(_FAULTS.split(",")):
-        parser.error(f"no fault {min(unknown)!r}; there are {_FAULTS}")
+    check_known(parser, "part", given.parts, _PARTS)
+    check_known(parser, "fault", given.faults.split(","), _FAULTS.split(","))
     passed = True
     for part in given.parts or _PARTS:
         console.rule(part, align="left")
