@@ -477,7 +477,9 @@ class App:
         if self._workers is None and self._fleet is None and self.relay.capacities is None:
             from proxy.process.shares import OwnShares
 
-            self._supervisor.run_forever("loans", OwnShares(self.relay, now_ms()).run)
+            self._supervisor.run_forever(
+                "loans", OwnShares(self.relay, self._config.replicates, now_ms()).run
+            )
         if not self.relay.engine.lends and not self._unlent:
             self._unlent = True
             parts = self._config.fleet.parts

@@ -47,7 +47,7 @@ class CapacitySource(Protocol):
     async def document(self) -> CapacitiesDocument:
         """Return the document of `/v1/capacities`."""
 
-    async def level(self, key: str, bucket: BucketKey, window: int) -> Level | None:
+    async def level(self, key: str, bucket: BucketKey, broker: int | None, window: int) -> Level | None:
         """Return what has kept a class from using more of a capacity over a window; None if it has not waited."""
 
 

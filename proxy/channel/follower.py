@@ -218,6 +218,7 @@ class ReplicaLink(Observer):
 
     def update(self, statuses: Sequence[ReplicaStatus], now_ms: int) -> None:
         """Update partitions from a part of the leader's response: their high watermarks, and the bytes of claims."""
+        unthrottled = 0
         for key, error_code, high_watermark, size, batch_bytes in statuses:
             replica = self.session.replicas.get(key)
             if replica is not None and not error_code:
@@ -226,6 +227,7 @@ class ReplicaLink(Observer):
                 self._quotas.record_arrived(self.follower, *key, size)
             claim = self._claimed.get(key)
             if claim is None:
+                unthrottled += size
                 continue
             granted = claim.reserved
             claim.settle(size, now_ms)
@@ -234,6 +236,8 @@ class ReplicaLink(Observer):
             elif granted > _PROBE_BYTES and replica is not None and not replica.in_sync:
                 # It was limited to less than a batch and was not the first partition: such a partition stays empty.
                 claim.least = min(2 * granted, replica.max_bytes)
+        if unthrottled:
+            self._quotas.record_unthrottled(self.leader, self.follower, unthrottled)
 
     def reconsidered(self) -> None:
         """Let a waiting Fetch be decided on again: quotas or their enforcement have changed."""

@@ -115,6 +115,7 @@ def _verdict(options: argparse.Namespace, warned: int) -> str:
 def _read(options: argparse.Namespace) -> tuple[Config, Definitions]:
     config = load(options.config, os.environ)
     definitions = read_definitions(config.quotas, config.source.quota_text)
+    definitions.replication = config.replication.terms()
     tls(config)
     check_text.check_secret(config.fleet, may_be_missing=options.offline)
     require_topic_library(config)

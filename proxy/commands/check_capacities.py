@@ -2,7 +2,8 @@
 
 Promised is the sum of the rates of entries with a name: a user, a client id, a user's client id, or a group with one
 budget. A default entity, and a group whose members have a budget each, promise it to any number of clients, so their
-rates are in no sum. Rates are those that hold now.
+rates are in no sum. Nor is that of replication in the sum of a capacity of all brokers, since each broker has it. Rates
+are those that hold now.
 """
 
 from collections.abc import Iterator, Mapping
@@ -62,8 +63,8 @@ def capacities(definitions: Definitions, scope: str) -> Iterator[str]:
         scope: `quotas.scope`.
     """
     for key, capacity in definitions.capacities.items():
-        promised = list(_promised(definitions, key))
-        total = sum(rate for _, rate in promised)
+        promised = list(_promised(definitions, key, capacity))
+        total = sum(promised)
         names = f"{write_bytes(int(total))} promised by {count(len(promised), 'limit')}"
         left = capacity.rate - total
         rest = (
@@ -74,6 +75,8 @@ def capacities(definitions: Definitions, scope: str) -> Iterator[str]:
         yield f"capacity {_of(key, capacity)}: {write_bytes(int(capacity.rate))} bytes/s; {names}, {rest}"
         for entity, rate in _any_number(definitions, key):
             yield f"  and {write_bytes(int(rate))} to each client of {text_of(entity)}, however many there are"
+        if capacity.cluster and (rate := _of_replication(definitions, key)):
+            yield f"  and {write_bytes(int(rate))} to the replication of each broker"
 
 
 def capacities_document(definitions: Definitions, scope: str) -> Iterator[dict[str, object]]:
@@ -85,7 +88,7 @@ def capacities_document(definitions: Definitions, scope: str) -> Iterator[dict[s
         scope: `quotas.scope`.
     """
     for key, capacity in definitions.capacities.items():
-        total = sum(rate for _, rate in _promised(definitions, key))
+        total = sum(_promised(definitions, key, capacity))
         yield {
             "key": key,
             "scope": "cluster" if capacity.cluster else "broker",
@@ -112,7 +115,7 @@ def capacity_warnings(definitions: Definitions, scope: str, parts: int = 1) -> I
     for key, capacity in definitions.capacities.items():
         yield from _too_much(definitions, key, capacity)
         yield from _ceilings_alone(definitions, key)
-        total = sum(rate for _, rate in _promised(definitions, key))
+        total = sum(_promised(definitions, key, capacity))
         if _comparable(capacity, scope) and total > capacity.rate:
             yield (
                 f"capacity {_of(key, capacity)}: {write_bytes(int(total))} bytes/s are promised, and there are "
@@ -157,9 +160,17 @@ def _empty_groups(definitions: Definitions) -> Iterator[str]:
         yield f"quota of group {group!r} has no effect: no [[group]] has this name, or it has no members"
 
 
-def _promised(definitions: Definitions, key: str) -> Iterator[tuple[Entity, float]]:
-    """Yield the entities with a name, with the rate that each is promised now."""
-    return ((entity, rate) for entity, rate, once in _rates(definitions, key) if once)
+def _promised(definitions: Definitions, key: str, capacity: Capacity) -> Iterator[float]:
+    """Yield the rate that each entity with a name is promised now, and that of a broker's replication."""
+    yield from (rate for _, rate, once in _rates(definitions, key) if once)
+    rate = _of_replication(definitions, key)
+    if rate and not capacity.cluster:
+        yield rate
+
+
+def _of_replication(definitions: Definitions, key: str) -> float:
+    """Return the rate that the replication of each broker is promised; 0 if it does not share this capacity."""
+    return sum(terms.rate for one, terms in definitions.replication.items() if capacity_key(one) == key)
 
 
 def _any_number(definitions: Definitions, key: str) -> Iterator[tuple[Entity, float]]:

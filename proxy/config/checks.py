@@ -372,6 +372,27 @@ def _replication_warnings(settings: ReplicationSettings) -> Iterator[str]:
             yield f'replication.{name}: has no effect with throttled = "{settings.throttled}"'
         if rate is not None and (problem := _value_problem("producer_byte_rate", rate)):
             yield f"replication.{name}: {rate} {problem}"
+        yield from _ceiling_warnings(settings, name, rate, getattr(settings, f"{name}_ceiling"))
+
+
+def _ceiling_warnings(
+    settings: ReplicationSettings, name: str, rate: float | None, ceiling: float | None
+) -> Iterator[str]:
+    if ceiling is None:
+        return
+    problem = ""
+    if settings.throttled == "cluster":
+        problem = 'has no effect with throttled = "cluster": the brokers keep to the rate themselves'
+    elif settings.throttled == "off":
+        problem = 'has no effect with throttled = "off"'
+    elif settings.policy != "schedule":
+        problem = f'has no effect with policy = "{settings.policy}": only a schedule can lend what is left'
+    elif rate is None:
+        problem = f"has no effect without {name}: replication is not throttled"
+    elif ceiling < rate:
+        problem = f"{ceiling} is below {name}, which holds"
+    if problem:
+        yield f"replication.{name}_ceiling: {problem}"
 
 
 def _fleet_warnings(config: Config) -> Iterator[str]:

@@ -37,6 +37,8 @@ from proxy.config.schema import (
 )
 from proxy.system.errors import ConfigError
 from proxy.system.hosts import is_loopback
+from quotas.definitions.classes import Terms, replication_terms
+from quotas.definitions.kinds import WEIGHT_MAX
 from quotas.options import Mode, NewConnections, Policy, Scope, UnknownUsers
 from quotas.reassignment.batch import BatchLimits
 from quotas.replication.replication_quotas import (
@@ -403,6 +405,11 @@ _ReplicaLists = Annotated[
 ]
 
 
+_WEIGHT: Final = Key(
+    range=Meta(gt=0, le=WEIGHT_MAX), must=f"must be greater than 0 and at most {WEIGHT_MAX:.0f}"
+)
+
+
 class ReplicationSettings(Options, frozen=True):
     """`[replication]`: which replicas are throttled (KIP-73), and to which rates."""
 
@@ -412,6 +419,9 @@ class ReplicationSettings(Options, frozen=True):
     window_seconds: Annotated[int, LIVE, number(1, 3600, "seconds")] = 1
     leader_rate: Annotated[Rate | None, LIVE] = None
     follower_rate: Annotated[Rate | None, LIVE] = None
+    leader_rate_ceiling: Annotated[Rate | None, LIVE] = None
+    follower_rate_ceiling: Annotated[Rate | None, LIVE] = None
+    weight: Annotated[float, LIVE, _WEIGHT] = 1.0
     leader_throttled_replicas: _ReplicaLists = _EMPTY
     follower_throttled_replicas: _ReplicaLists = _EMPTY
 
@@ -421,6 +431,20 @@ class ReplicationSettings(Options, frozen=True):
         return ReplicationOptions(
             policy=self.policy, window_samples=self.window_samples, window_seconds=self.window_seconds
         )
+
+    def terms(self) -> Mapping[str, Terms]:
+        """Return the terms on which replication shares capacities, by quota key; none without ceilings."""
+        if self.throttled in ("off", "cluster") or self.policy != "schedule":
+            return {}
+        return replication_terms(
+            self._terms(self.leader_rate, self.leader_rate_ceiling),
+            self._terms(self.follower_rate, self.follower_rate_ceiling),
+        )
+
+    def _terms(self, rate: float | None, ceiling: float | None) -> Terms | None:
+        if not rate or ceiling is None:
+            return None
+        return Terms(rate, max(rate, ceiling), self.weight)
 
     def lists(self) -> tuple[Mapping[str, ReplicaList], Mapping[str, ReplicaList]]:
         """Return `leader_throttled_replicas` and `follower_throttled_replicas`, parsed, by topic."""

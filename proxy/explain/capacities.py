@@ -19,11 +19,18 @@ from proxy.events.kinds import (
 from proxy.explain.documents import CAPACITIES_MAX, CLASSES_MAX, CapacityRow, ClassRow, Level
 from proxy.explain.parts import QUARTER, Windows
 from quotas.definitions.alterations import text_of
-from quotas.definitions.classes import UNPROMISED
+from quotas.definitions.classes import REPLICATION_BUCKET, UNPROMISED
 from quotas.definitions.entities import BucketKey, Entity
+from quotas.definitions.kinds import FOLLOWER_RATE, FOLLOWER_UNTHROTTLED, LEADER_RATE, LEADER_UNTHROTTLED
 from quotas.sharing.capacities import CapacityState, ClassState
 
 UNPROMISED_TEXT: Final = "clients without a limit"
+_REPLICATION_TEXTS: Final = {
+    FOLLOWER_RATE: "follower replication",
+    LEADER_RATE: "leader replication",
+    FOLLOWER_UNTHROTTLED: "follower replication, not throttled",
+    LEADER_UNTHROTTLED: "leader replication, not throttled",
+}
 SAMPLE_MS: Final = 1000
 SAMPLED_MAX: Final = 2_000  # classes that wait; about 1 KB each
 # What differs by less than this part is equal: loans are not changed for less.
@@ -42,12 +49,19 @@ _SUMS: Final = len(_LEVELS) + 4
 # One moment.
 
 
-def class_text(bucket: BucketKey | None) -> str:
+def class_text(bucket: BucketKey | None, quota_key: str = "") -> str:
     """Return a class as text for people.
+
+    Args:
+        quota_key: of its rate; needed for replication alone.
 
     >>> class_text(BucketKey("ann", None)), class_text(BucketKey(None, None, "web")), class_text(None)
     ("user 'ann'", "group 'web'", 'a class with a long name')
+    >>> class_text(BucketKey(None, None), "follower.replication.throttled.rate")
+    'follower replication'
     """
+    if quota_key in _REPLICATION_TEXTS:
+        return _REPLICATION_TEXTS[quota_key]
     if bucket is None:
         return "a class with a long name"
     if bucket == UNPROMISED:
@@ -102,7 +116,7 @@ def rows_of(states: Iterable[CapacityState]) -> tuple[CapacityRow, ...]:
 
 def _class_row(one: ClassState) -> ClassRow:
     return ClassRow(
-        entity=class_text(one.bucket),
+        entity=class_text(one.bucket, one.quota_key),
         key=one.quota_key,
         broker=one.broker,
         rate=round(one.terms.rate, 3),
@@ -155,18 +169,21 @@ class CapacityWatch:
         self._promises.clear()
         self._use.clear()
 
-    def level(self, key: str, bucket: BucketKey, window: int, now_ms: int) -> Level | None:
+    def level(
+        self, key: str, bucket: BucketKey, broker: int | None, window: int, now_ms: int
+    ) -> Level | None:
         """Return what has kept a class from using more over a window; None if it has not waited.
 
         Where quotas are counted for each broker, it is that of the broker at which the class has waited longest.
 
         Args:
             key: the quota key.
+            broker: of a class of replication; None for a class of clients.
         """
         best: Level | None = None
         most = 0.0
-        for (own_key, _, one), (windows, state, (capacity, broker), _) in self._classes.items():
-            if own_key != key or one != bucket:
+        for (own_key, at, one), (windows, state, (capacity, place), _) in self._classes.items():
+            if own_key != key or one != bucket or broker not in (None, at):
                 continue
             sums = windows.sums(window, now_ms)
             counts, (has, lent, spare, shrunk) = sums[: len(_LEVELS)], sums[len(_LEVELS) :]
@@ -176,9 +193,9 @@ class CapacityWatch:
             most = samples
             best = Level(
                 binds=_LEVELS[counts.index(max(counts))],
-                entity=class_text(bucket),
-                shared=bucket.client_id is None,
-                broker=broker,
+                entity=class_text(bucket, key),
+                shared=bucket.client_id is None and bucket != REPLICATION_BUCKET,
+                broker=place,
                 capacity=capacity,
                 rate=state.terms.rate,
                 ceiling=state.terms.ceiling,

@@ -17,6 +17,7 @@ from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, O
 from proxy.explain.rules import InForce, Rule, class_of, entity_text, in_force
 from proxy.explain.sentence import Facts, sentence, would_bind
 from proxy.explain.wants import NO_DEMAND, Demand, demand_row, wants
+from quotas.definitions.classes import REPLICATION_BUCKET
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import BucketKey, Entity
 from quotas.definitions.kinds import BY_NAME, BYTE_RATES, CLIENT_KEYS, REPLICATION
@@ -211,12 +212,19 @@ def main_rule(client: ClientReport) -> Rule | None:
 
 def waited_class(
     client: ClientReport, definitions: Definitions, *, enforcing: bool
-) -> tuple[str, BucketKey] | None:
-    """Return the class of a capacity in which the client waits, or would wait: quota key and bucket; None for none."""
+) -> tuple[str, BucketKey, int | None] | None:
+    """Return the class of a capacity in which the client waits, or would wait; None for none.
+
+    That is its quota key, its bucket, and of replication the broker.
+    """
     rule = main_rule(client) if enforcing else predicted_rule(client.predicted)
-    if rule is None or rule.name or definitions.capacity(rule.key) is None:
+    if rule is None or definitions.capacity(rule.key) is None:
         return None
-    return rule.key, class_of(definitions, rule.key, client.user, client.client_id)
+    if rule.kind == REPLICATION.name:
+        return rule.key, REPLICATION_BUCKET, int(rule.name)
+    if rule.name:
+        return None
+    return rule.key, class_of(definitions, rule.key, client.user, client.client_id), None
 
 
 def _allowed(rule: documents.Rule, level: Level | None) -> float:

@@ -10,7 +10,16 @@ from proxy.explain.documents import Neighbour, largest
 from quotas.definitions.alterations import text_of
 from quotas.definitions.definitions import Definitions, match
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity
-from quotas.definitions.kinds import BY_KEY, CLIENT_KINDS, CONNECTION, MUTATION, REPLICATION, TOPIC
+from quotas.definitions.kinds import (
+    BY_KEY,
+    CLIENT_KINDS,
+    CONNECTION,
+    FOLLOWER_RATE,
+    LEADER_RATE,
+    MUTATION,
+    REPLICATION,
+    TOPIC,
+)
 from quotas.engine import Engine
 from quotas.throttles.connections import UserThrottle
 from quotas.throttles.figures import QuotaView
@@ -55,7 +64,7 @@ def rule_of(throttle: Muting | ReplicaThrottle) -> Rule:
         throttle: why a client's channel was muted, or why replicas were left out of a follower's Fetch response.
     """
     if isinstance(throttle, ReplicaThrottle):
-        key = f"{throttle.side}.replication.throttled.rate"
+        key = LEADER_RATE if throttle.side == "leader" else FOLLOWER_RATE
         return Rule(REPLICATION.name, key, str(throttle.broker), throttle.limit)
     if isinstance(throttle, TopicThrottle):
         return Rule(TOPIC.name, throttle.key, throttle.topic)

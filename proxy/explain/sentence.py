@@ -21,7 +21,7 @@ from proxy.explain.parts import SECONDS, amount, part_text, time_text
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, part_of, waited_part
 from proxy.explain.rules import Rule
 from proxy.explain.watch import FOLLOWERS
-from quotas.definitions.kinds import BY_NAME, CLIENT_KEYS, TOPIC
+from quotas.definitions.kinds import BY_NAME, CLIENT_KEYS, REPLICATION, TOPIC
 
 # ----------------------------------------------------------------------------------------------------
 # The input of the sentence about one client.
@@ -296,7 +296,8 @@ def _waited(name: str, facts: Facts) -> str:
     if facts.level is not None and (bound := _bound(facts.level)):
         others = f"; {second}" if (second := _second(facts)) else ""
         group = f" {_sharing(facts.level)}" if facts.level.shared else ""
-        return f"{name} waited {part} of {_window(facts)}: {bound}{others}.{group}"
+        rate = f" for {limit}" if rule.kind == REPLICATION.name else ""  # it may be the leader's
+        return f"{name} waited {part} of {_window(facts)}{rate}: {bound}{others}.{group}"
     if not (second := _second(facts)):
         return f"{name} waited {part} of {_window(facts)} for {limit}{origin}."
     return f"{name} waited {part} of {_window(facts)}, most of it for {limit}{origin}; {second}."

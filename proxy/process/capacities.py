@@ -24,7 +24,7 @@ from proxy.system.supervisor import Supervisor
 from proxy.system.threads import in_turns
 from quotas.definitions.classes import Capacity
 from quotas.definitions.entities import BucketKey
-from quotas.definitions.kinds import BY_KEY, capacity_key
+from quotas.definitions.kinds import BY_KEY, REPLICATION, capacity_key
 from quotas.sharing.budgets import limiter_key_of
 from quotas.sharing.capacities import CapacityState
 from quotas.sharing.lease_values import rate_key
@@ -63,11 +63,13 @@ class _Question(msgspec.Struct, frozen=True, array_like=True):
 
     Args:
         bucket: user, client id and group of the class.
+        broker: of a class of replication; None for a class of clients.
     """
 
     key: str = ""
     bucket: tuple[str | None, ...] = (None, None, None)
     window: int = 0
+    broker: int | None = None
 
 
 class CapacityReports:
@@ -140,20 +142,21 @@ class CapacityReports:
                 found = CapacitiesDocument(problem=_UNKNOWN)
         return replace(found, enforcing=self._relay.engine.enforcing, missing=self._missing())
 
-    async def level(self, key: str, bucket: BucketKey, window: int) -> Level | None:
+    async def level(self, key: str, bucket: BucketKey, broker: int | None, window: int) -> Level | None:
         """Return what has kept a class from using more of a capacity over a window.
 
         None: it has not waited, there is no capacity, or the holder does not say.
 
         Args:
             key: the quota key.
+            broker: of a class of replication; None for a class of clients.
             window: TEN_SECONDS, MINUTE or QUARTER of `proxy.explain.parts`.
         """
         if self._relay.engine.definitions.capacity(key) is None:
             return None
         if self._divides:
-            return self._watch.level(key, bucket, window, now_ms())
-        content = await self._ask(_Question(key, tuple(bucket), window))
+            return self._watch.level(key, bucket, broker, window, now_ms())
+        content = await self._ask(_Question(key, tuple(bucket), window, broker))
         try:
             return msgspec.json.decode(content, type=Level | None)
         except (msgspec.DecodeError, ValueError):
@@ -185,7 +188,8 @@ class CapacityReports:
         if len(question.bucket) != len(BucketKey._fields) or question.window not in range(len(SECONDS)):
             return BUSY
         bucket = BucketKey(*question.bucket)
-        return msgspec.json.encode(self._watch.level(question.key, bucket, question.window, now_ms()))
+        found = self._watch.level(question.key, bucket, question.broker, question.window, now_ms())
+        return msgspec.json.encode(found)
 
     def families(self) -> Iterator[Family]:
         """Yield the metrics of capacities that this process divides, of their classes, and of its own loans."""
@@ -242,7 +246,11 @@ def families(
     every = (one for state in states for one in state.classes if one.bucket is not None)
     classes = [
         (
-            (BY_KEY[one.quota_key].type, str(one.broker), label(class_text(one.bucket))),
+            (
+                BY_KEY.get(one.quota_key, REPLICATION).type,
+                str(one.broker),
+                label(class_text(one.bucket, one.quota_key)),
+            ),
             (one.rate + one.lent, one.lent, one.demand),
         )
         for one in nlargest(classes_max, every, key=lambda one: one.demand)

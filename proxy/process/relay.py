@@ -116,6 +116,7 @@ class Relay:
         self.connections = Connections()
         self.watching = Watching(self.connections, self.engine, self.stats)
         self.replication = ReplicationQuotas(config.replication.options)
+        definitions.replication = config.replication.terms()
         self._listeners: list[Listener] = []
         self._capture = start_capture(
             config.capture, stats, self.engine.topics.names, loop, now_ms, self._limit
@@ -175,6 +176,7 @@ class Relay:
 
     def apply(self, config: Config, definitions: Definitions) -> None:
         """Apply a new configuration and quotas; they do not change waits that have begun, until `reconsider`."""
+        definitions.replication = config.replication.terms()
         self.engine.update(engine_options(config), definitions, now_ms())
 
     def enforce(self, on: bool) -> None:

@@ -22,14 +22,15 @@ from typing import TYPE_CHECKING, Final
 from proxy.config import Config
 from proxy.system.clock import now_ms
 from proxy.system.hosts import FleetContexts
+from quotas.definitions.classes import REPLICATION_BUCKET, Capacity, Terms
 from quotas.sharing.budgets import Budgets
 from quotas.sharing.capacities import Capacities
-from quotas.sharing.followers import FollowerShares
 from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
 from quotas.sharing.member import Member
 from quotas.sharing.parts import Leasing, Parts
+from quotas.sharing.replication import ReplicationShares
 
 if TYPE_CHECKING:
     from proxy.fleet.fleet import Fleet
@@ -129,15 +130,21 @@ def _id(number: int, run: int) -> LesseeId:
 
 
 class OwnShares:
-    """The loans of a process by itself: it has all of each quota, and leases to itself what classes may borrow."""
+    """The loans of a process by itself: it has all of each quota, and leases to itself what classes may borrow.
 
-    def __init__(self, relay: "Relay", now_ms: int) -> None:
+    Args:
+        replicates: whether brokers replicate through it.
+    """
+
+    def __init__(self, relay: "Relay", replicates: bool, now_ms: int) -> None:
         self._engine = relay.engine
         terms = LeaseTerms(_LEASE_MS, _PERIOD_MS, 1, never_lent=0.0)
         run = secrets.randbits(62)
         self._lessee = Lessee(terms, _id(_CONTROL, run), now_ms, cut_off=1.0, first=1.0)
         self._lessor = Lessor(terms, run, capacities_of(relay), now_ms, 0)
         self._budgets = Budgets(relay.engine, self._lessee, now_ms)
+        if replicates:
+            self._budgets.replication = _replication(relay, self._lessee)
 
     async def run(self) -> None:
         """Lend at intervals, until cancelled."""
@@ -206,11 +213,20 @@ def join_with_workers(
 
 
 def _budgets(config: Config, relay: "Relay", lessee: Lessee | Parts, began_ms: int) -> Budgets:
-    """Return the budgets of a process that uses shares; with those of followers if brokers replicate through it."""
+    """Return the budgets of a process that uses shares; with those of replication if brokers replicate through it."""
     budgets = Budgets(relay.engine, lessee, began_ms)
     if config.replicates:
-        budgets.followers = FollowerShares(relay.replication, lessee, relay.reconsider)
+        budgets.replication = _replication(relay, lessee)
     return budgets
+
+
+def _replication(relay: "Relay", lessee: Lessee | Parts) -> ReplicationShares:
+    def class_of(quota_key: str) -> tuple[Capacity, Terms] | None:
+        definitions = relay.engine.definitions
+        capacity = definitions.capacity(quota_key)
+        return None if capacity is None else (capacity, definitions.terms(quota_key, REPLICATION_BUCKET))
+
+    return ReplicationShares(relay.replication, lessee, relay.reconsider, class_of)
 
 
 def _fleet(

@@ -4,14 +4,18 @@ The words are those of Linux's HTB: a *class* always gets its rate, may borrow u
 the capacity, and gets of that a part by its weight. A class is the bucket of a quota entity (`BucketKey`).
 """
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from quotas.definitions.entities import BucketKey
+from quotas.definitions.kinds import FOLLOWER_RATE, FOLLOWER_UNTHROTTLED, LEADER_RATE, LEADER_UNTHROTTLED
 
 # The part of a capacity that a class without a promised rate gets even when nothing is left: a schedule needs a rate.
 UNPROMISED_PART: Final = 0.03
 # The class of all clients that no entry promises anything. One class, or each new name would be another part.
 UNPROMISED: Final = BucketKey(None, None, "")
+# The bucket of replication, which is no client's; its quota key says which side of it.
+REPLICATION_BUCKET: Final = BucketKey(None, None)
 # An idle class may send so many seconds of its rate at once, at most: it still counts as one with a demand for about so
 # long, and what it leaves after that is lent to others.
 SHARED_BURST_SECONDS: Final = 0.4
@@ -55,3 +59,20 @@ def promised(terms: Terms, capacity: Capacity) -> float:
         return terms.rate
     unpromised = capacity.rate * UNPROMISED_PART
     return min(unpromised, terms.ceiling) if terms.ceiling else unpromised
+
+
+def replication_terms(leader: Terms | None, follower: Terms | None) -> Mapping[str, Terms]:
+    """Return the terms of the classes of replication, by quota key; none for a side that shares no capacity.
+
+    Args:
+        leader, follower: the terms of what each broker sends as a leader, and receives as a follower.
+    """
+    found: dict[str, Terms] = {}
+    for terms, throttled, unthrottled in (
+        (leader, LEADER_RATE, LEADER_UNTHROTTLED),
+        (follower, FOLLOWER_RATE, FOLLOWER_UNTHROTTLED),
+    ):
+        if terms is not None:
+            found[throttled] = terms
+            found[unthrottled] = Terms(0.0, 0.0, exempt=True)
+    return found

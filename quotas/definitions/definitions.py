@@ -50,6 +50,7 @@ from quotas.definitions.kinds import (
     MEMBER,
     OWN_KEYS,
     PRODUCER_BYTE_RATE,
+    REPLICATION_KEYS,
     TERM_KEYS,
     TOPIC_KEYS,
     USER_KEYS,
@@ -289,6 +290,8 @@ class Definitions:
 
     Attributes:
         capacities: by quota key, the capacity that is stated; where both scopes are, that of each broker.
+        replication: the terms of the classes of replication, by quota key (`classes.replication_terms`); assigning
+            replaces them.
         changed: called in the owner's thread with the code of each entity whose limits in force were set; None: not
             called.
         revision: a number that grows with every change in force.
@@ -306,6 +309,7 @@ class Definitions:
         self.revision = 0
         self.static = static or StaticQuotas()
         self.capacities: dict[str, Capacity] = {}
+        self._replication: Mapping[str, Terms] = MappingProxyType({})
         self.changed: Callable[[str], object] | None = None
         self._codes: dict[str, None] = {}  # in the order of definition
         self._users: dict[str, int] = {}  # how many entities name each
@@ -342,6 +346,17 @@ class Definitions:
         self._static = static
         self.revision += 1
         self._digest_static()
+
+    @property
+    def replication(self) -> Mapping[str, Terms]:
+        """The terms of the classes of replication, by quota key; none: replication shares no capacity."""
+        return self._replication
+
+    @replication.setter
+    def replication(self, terms: Mapping[str, Terms]) -> None:
+        if terms != self._replication:
+            self._replication = terms
+            self.revision += 1
 
     @property
     def digest(self) -> str:
@@ -704,6 +719,8 @@ class Definitions:
 
         What is read behind the log's end (catch_up_byte_rate) shares that of consumer_byte_rate.
         """
+        if key in REPLICATION_KEYS and key not in self._replication:
+            return None
         return self.capacities.get(capacity_key(key))
 
     def terms(self, key: str, bucket: BucketKey) -> Terms:
@@ -713,6 +730,8 @@ class Definitions:
         entity with a higher precedence. Without a ceiling it borrows nothing, and where nothing is promised either, up
         to the whole capacity.
         """
+        if key in self._replication:
+            return self._replication[key]
         capacity = self.capacity(key)
         deciding = self._deciding(key)
         rates, ceilings, exempt, weights = (

@@ -180,10 +180,31 @@ GROUP_KEYS: Final = (*CLIENT_KEYS, *OWN_KEYS, EACH)
 ALL_KEYS: Final = (*KEYS, *OWN_KEYS, EACH, MEMBER)
 
 
-def capacity_key(key: str) -> str:
-    """Return the quota key of the capacity that classes of this quota key share: catch-up reads that of consumers.
+# Replication is a class of a broker's capacity in each direction, with the names of Kafka's dynamic configs of brokers
+# (KIP-73); what is not throttled is a class of its own, which is never delayed.
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+LEADER_UNTHROTTLED: Final = "leader.replication.unthrottled.rate"
+FOLLOWER_UNTHROTTLED: Final = "follower.replication.unthrottled.rate"
+REPLICATION_KEYS: Final = (LEADER_RATE, FOLLOWER_RATE, LEADER_UNTHROTTLED, FOLLOWER_UNTHROTTLED)
+_CAPACITIES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        CATCH_UP_BYTE_RATE: CONSUMER_BYTE_RATE,
+        LEADER_RATE: CONSUMER_BYTE_RATE,
+        LEADER_UNTHROTTLED: CONSUMER_BYTE_RATE,
+        FOLLOWER_RATE: PRODUCER_BYTE_RATE,
+        FOLLOWER_UNTHROTTLED: PRODUCER_BYTE_RATE,
+    }
+)
 
-    >>> capacity_key(CATCH_UP_BYTE_RATE), capacity_key(PRODUCER_BYTE_RATE)
-    ('consumer_byte_rate', 'producer_byte_rate')
+
+def capacity_key(key: str) -> str:
+    """Return the quota key of the capacity that classes of this quota key share.
+
+    What a broker sends as a leader, and catch-up reads, share that of consumers; what it receives as a follower, that
+    of producers.
+
+    >>> [capacity_key(key) for key in (CATCH_UP_BYTE_RATE, PRODUCER_BYTE_RATE, FOLLOWER_RATE)]
+    ['consumer_byte_rate', 'producer_byte_rate', 'producer_byte_rate']
     """
-    return CONSUMER_BYTE_RATE if key == CATCH_UP_BYTE_RATE else key
+    return _CAPACITIES.get(key, key)

@@ -316,17 +316,21 @@ class FollowerLink(Protocol):
         """Return the topics of all replicas that are fetched here, as ids or, in old versions of Fetch, names."""
 
 
+Side = Literal["leader", "follower"]
+"""Whose rate it is: of the broker that sends, or of the one that receives."""
+
+
 class Shares(Protocol):
-    """The part of each follower's quota that this process may use (`sharing.followers`).
+    """The bytes/s of each broker's replication that this process may use (`sharing.replication`).
 
     A follower fetches from several leaders, which may be behind several processes of Sluice; these share its quota.
     """
 
-    def share(self, follower: int, now_ms: int) -> float:
-        """Return the part of a follower's quota that this process may use now, 0 to 1."""
+    def limit(self, side: Side, broker: int, quota: float, now_ms: int) -> float:
+        """Return the bytes/s that this process may use now, where `quota` is the whole rate."""
 
     def changes_ms(self, now_ms: int) -> int:
-        """Return the time, in ms, until which the present shares are valid if no new ones arrive."""
+        """Return the time, in ms, until which the present limits are valid if no new ones arrive."""
 
 
 class Claims:
@@ -391,7 +395,8 @@ class ReplicationQuotas:
     Attributes:
         options: the settings in force; `configure` replaces them.
         enforcing: whether replicas are left out of requests; if False, bytes are only counted.
-        shares: the parts of followers' quotas that this process may use; None: the whole quotas.
+        shares: what this process may use of the rates; None: all.
+        unthrottled: bytes of replicas that are not throttled, by side and broker.
         lists: the throttled replicas.
         version: changes with the options, lists and names; claims of an older version are to be replaced.
         topic_names: the known names of topics by id.
@@ -415,7 +420,8 @@ class ReplicationQuotas:
         self.follower_limits = NO_LIMITS
         self.enforcing = True
         self.shares: Shares | None = None
-        self._shared_until_ms = NEVER_MS  # when the followers' limits have to be computed again
+        self._shared_until_ms = NEVER_MS  # when the limits have to be computed again
+        self.unthrottled: Counter[tuple[Side, int]] = Counter()
         self.lists = ThrottledReplicas()
         self.version = 0
         self.topic_names: dict[bytes, str] = {}
@@ -441,22 +447,20 @@ class ReplicationQuotas:
         if (leaders, followers) == (self.leader_limits, self.follower_limits):
             return False
         self.leader_limits, self.follower_limits = leaders, followers
-        for broker, rate in self._leaders.items():
-            rate.limit = leaders.limit(broker)
         self._shared_until_ms = NEVER_MS
         if self.shares is None:
-            for broker, rate in self._followers.items():
-                rate.limit = followers.limit(broker)
+            for side, broker, rate in self.rates():
+                rate.limit = self.quota(side, broker)
         return True
 
     def share(self, now_ms: int) -> bool:
-        """Set each follower's limit to this process's current share of it; returns whether any has changed."""
+        """Set each rate's limit to what this process may use of it now; returns whether any has changed."""
         shares = self.shares
         if shares is None:
             return False
         differs = False
-        for broker, rate in self._followers.items():
-            limit = self._share_of(shares, broker, now_ms)
+        for side, broker, rate in self.rates():
+            limit = self._limit(side, broker, now_ms)
             differs = differs or limit != rate.limit
             rate.limit = limit
         self._shared_until_ms = shares.changes_ms(now_ms)
@@ -490,26 +494,26 @@ class ReplicationQuotas:
         found = self._leaders.get(broker)
         if found is not None:
             return found
-        return self._create_rate(self._leaders, broker, self.leader_limits.limit(broker), now_ms)
+        return self._create_rate(self._leaders, broker, self._limit("leader", broker, now_ms), now_ms)
 
     def follower(self, broker: int, now_ms: int) -> Rate:
         """Return the rate of the bytes that a broker receives as a follower; it is created at the first call."""
         found = self._followers.get(broker)
         if found is not None:
             return found
-        shares = self.shares
-        limit = (
-            self.follower_limits.limit(broker) if shares is None else self._share_of(shares, broker, now_ms)
-        )
-        return self._create_rate(self._followers, broker, limit, now_ms)
+        return self._create_rate(self._followers, broker, self._limit("follower", broker, now_ms), now_ms)
 
-    def rates(self) -> Iterable[tuple[str, int, Rate]]:
-        """Return ("leader" or "follower", broker, rate) of every rate that was used so far."""
-        return [
-            (side, broker, rate)
-            for side, rates in (("leader", self._leaders), ("follower", self._followers))
-            for broker, rate in sorted(rates.items())
-        ]
+    def rates(self) -> Iterable[tuple[Side, int, Rate]]:
+        """Return side, broker and rate of every rate that was used so far."""
+        sides: tuple[tuple[Side, dict[int, Rate]], ...] = (
+            ("leader", self._leaders),
+            ("follower", self._followers),
+        )
+        return [(side, broker, rate) for side, rates in sides for broker, rate in sorted(rates.items())]
+
+    def quota(self, side: Side, broker: int) -> float | None:
+        """Return a broker's whole rate in bytes/s as a leader or follower; None for unlimited."""
+        return (self.leader_limits if side == "leader" else self.follower_limits).limit(broker)
 
     def begin_sharing(self, waiting: int) -> Sharing:
         """Begin to divide the allowed bytes among `waiting` replicas of one Fetch that are not in sync."""
@@ -520,6 +524,14 @@ class ReplicationQuotas:
         key = (follower, topic, partition)
         if key in self.bytes_in or len(self.bytes_in) < REPLICAS_MAX:
             self.bytes_in[key] += size
+
+    def record_unthrottled(self, leader: int, follower: int, size: int) -> None:
+        """Count bytes of replicas that are not throttled, which have passed from one broker to another."""
+        places: tuple[tuple[Side, int], ...] = ("leader", leader), ("follower", follower)
+        for place in places:
+            known = place in self.unthrottled or len(self.unthrottled) < 2 * BROKERS_MAX
+            if place[1] >= 0 and known:  # behind a port for several brokers, the leader is unknown
+                self.unthrottled[place] += size
 
     def ready_in_ms(self, claims: Sequence[Claim], now_ms: int) -> int:
         """Return the time in ms until bytes for one of these claims may be asked for; a minute at most."""
@@ -532,9 +544,11 @@ class ReplicationQuotas:
         if self.shares is not None and now_ms >= self._shared_until_ms:
             self.share(now_ms)
 
-    def _share_of(self, shares: Shares, follower: int, now_ms: int) -> float | None:
-        limit = self.follower_limits.limit(follower)
-        return None if limit is None else limit * shares.share(follower, now_ms)
+    def _limit(self, side: Side, broker: int, now_ms: int) -> float | None:
+        quota = self.quota(side, broker)
+        return (
+            quota if quota is None or self.shares is None else self.shares.limit(side, broker, quota, now_ms)
+        )
 
     def _create_rate(self, rates: dict[int, Rate], broker: int, limit: float | None, now_ms: int) -> Rate:
         options = self.options

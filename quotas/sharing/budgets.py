@@ -18,13 +18,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol, cast
 
+from quotas.definitions.classes import REPLICATION_BUCKET
 from quotas.definitions.entities import BucketKey, code, entity_of
-from quotas.definitions.kinds import capacity_key
+from quotas.definitions.kinds import REPLICATION_KEYS, capacity_key
 from quotas.limiters.limiter import Borrowing, Decision, Lendable, LimiterKey
-from quotas.sharing.followers import FollowerShares
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report, Wish, is_loan, loan_key, rate_key
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.parts import Parts
+from quotas.sharing.replication import ReplicationShares
 
 # A connection counts as waiting for this time after the end of its mute or hold: it comes back a round trip later.
 WAITING_MS: Final = 1000
@@ -103,10 +104,14 @@ def budget_key(limiter_key: LimiterKey) -> str:
 def limiter_key_of(key: str) -> tuple[str, BucketKey | None, int]:
     """Return the limiter key that `budget_key` has made a key of; its bucket is None if the names were too long.
 
+    A rate of replication (`replication_key`) has the bucket REPLICATION_BUCKET.
+
     >>> limiter_key_of("producer_byte_rate@-1 -=:reports")
     ('producer_byte_rate', BucketKey(user=None, client_id='reports', group=None), -1)
     """
     place, _, names = key.partition(" ")
+    if place in REPLICATION_KEYS:
+        return place, REPLICATION_BUCKET, int(names)
     quota, _, broker = place.rpartition("@")
     if names.startswith("#"):
         return quota, None, int(broker)
@@ -259,7 +264,7 @@ class Budgets:
 
     Attributes:
         begins: called when a limiter first makes a connection wait, since a report to the lessor is due soon.
-        followers: the shares and demands of followers' replication quotas; None without such quotas.
+        replication: the shares and demands of the rates of replication; None where brokers do not replicate.
     """
 
     def __init__(self, limiters: Limiters, lessee: Lessee | Parts, now_ms: int) -> None:
@@ -274,13 +279,13 @@ class Budgets:
         self._promised: dict[tuple[str, int], float] = {}  # bytes/s in sum, by quota key and broker
         # The part of its rate that a class without a demand has, if no entry names it.
         self._standby: dict[tuple[str, int], float] = {}
-        self.followers: FollowerShares | None = None
+        self.replication: ReplicationShares | None = None
         self.begins: Callable[[], object] = lambda: None
 
     @property
     def busy(self) -> bool:
         """Whether to call `report` often, since there are demands for shares, or a message for the lessor."""
-        return bool(self._wishes or self.followers or self._uses) or self._lessee.pending
+        return bool(self._wishes or self.replication or self._uses) or self._lessee.pending
 
     def begin(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
         """Store a new limiter and set its share; its burst counts as used up when the process began.
@@ -435,7 +440,9 @@ class Budgets:
         self._owner.admit_newcomers()
         self._renew(now_ms)
         self._measure(now_ms)
-        lessee.wish(self._wishes if self.followers is None else self._wishes | self.followers.wishes(now_ms))
+        lessee.wish(
+            self._wishes if self.replication is None else self._wishes | self.replication.wishes(now_ms)
+        )
         return lessee.report(now_ms) if lessee.due(now_ms) else None
 
     def take(self, grants: Grants, now_ms: int) -> bool:
@@ -460,8 +467,8 @@ class Budgets:
         return True
 
     def _apply(self, now_ms: int) -> None:
-        if self.followers is not None:
-            self.followers.apply(now_ms)
+        if self.replication is not None:
+            self.replication.apply(now_ms)
 
     def _renew(self, now_ms: int) -> None:
         """Compute demands again, a bounded number of them, those computed longest ago first."""

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from quotas.sharing.followers import follower_key
+from quotas.definitions.kinds import FOLLOWER_RATE
+from quotas.sharing.replication import replication_key
 from tests.support.growth import Growth, Milestone, watch
 from tests.support.sidecar_rig import HOLDER, LEASE_SECONDS, SidecarRig
 from tests.support.waiting import until
@@ -20,7 +21,7 @@ MB = 1_000_000
 QUOTA = 4 * MB
 BATCH = 110_000
 LEADERS = 2
-KEY = follower_key(HOLDER)
+KEY = replication_key(FOLLOWER_RATE, HOLDER)
 
 
 @pytest.fixture(scope="module")

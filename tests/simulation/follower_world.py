@@ -1,9 +1,9 @@
 """Leaders behind different processes, one follower, and the shares of its quota, on a virtual clock.
 
-Each process has real `ReplicationQuotas`, `FollowerShares` and a `Lessee`, and one partition that the follower fetches
-there; a Fetch takes some milliseconds and brings whole batches. Messages to and from the holder take time and arrive
-in order, connections break, and the holder may be away. No bytes and no sockets; `fleet_world` has the faults of the
-leases themselves.
+Each process has real `ReplicationQuotas`, `ReplicationShares` and a `Lessee`, and one partition that the follower
+fetches there; a Fetch takes some milliseconds and brings whole batches. Messages to and from the holder take time and
+arrive in order, connections break, and the holder may be away. No bytes and no sockets; `fleet_world` has the faults
+of the leases themselves.
 """
 
 import random
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
+from quotas.definitions.kinds import FOLLOWER_RATE
 from quotas.replication.replication_quotas import (
     BrokerLimits,
     Claim,
@@ -21,14 +22,14 @@ from quotas.replication.replication_quotas import (
     ThrottledReplicas,
     parse_replicas,
 )
-from quotas.sharing.followers import FollowerShares, follower_key
 from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
+from quotas.sharing.replication import ReplicationShares, replication_key
 from tests.simulation.clock import Clock, largest_window
 
 FOLLOWER: Final = 9
-KEY: Final = follower_key(FOLLOWER)
+KEY: Final = replication_key(FOLLOWER_RATE, FOLLOWER)
 TOPIC: Final = bytes(16)
 TICK_MS: Final = 100
 LEASE_MS: Final = 15_000
@@ -50,7 +51,7 @@ class Sidecar:
     name: str
     quotas: ReplicationQuotas
     lessee: Lessee
-    shares: FollowerShares
+    shares: ReplicationShares
     claim: Claim
     batch: int
     supply: int = 0
@@ -120,7 +121,7 @@ class FollowerWorld(Clock):
     def _sidecar(self, name: str, leader: int) -> Sidecar:
         quotas = ReplicationQuotas(ReplicationOptions())
         lessee = Lessee(self.terms, LesseeId(name, next(self._runs)), self.now_ms)
-        shares = FollowerShares(quotas, lessee, lambda: None)
+        shares = ReplicationShares(quotas, lessee, lambda: None)
         quotas.limit(BrokerLimits(), BrokerLimits(default=self.quota))
         every = {"t": parse_replicas("*")[0]}
         quotas.throttle(ThrottledReplicas(followers=every))

@@ -317,5 +317,9 @@ def _of_capacities() -> Iterator[Situation]:
     group = level("capacity", entity="group 'team-web'", shared=True)
     together = context(level=group, neighbours=taking(2e6, 3e6, 2e6))
     yield "a group's budget, in a capacity that is used up", waits, together
+    leader = Rule("replication", "leader.replication.throttled.rate", "1", 2e6)
+    follows = client(connection(held=0.9, poll=0.1), waits={leader: 0.9}, name=(FOLLOWERS, "broker-3"))
+    sends = level("capacity", entity="leader replication", broker=1, rate=2e6, has=2e6, lent=1e6)
+    yield "a follower, by what its leader's broker has left", follows, context(level=sends)
     both = client(connection(muted=0.2, held=0.3), waits={TOPIC: 0.2, PRODUCE: 0.3}, demand=asking(7e6, 12e6))
     yield "a capacity and a topic quota", both, context(level=level("capacity"))

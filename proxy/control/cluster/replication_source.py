@@ -27,6 +27,7 @@ from proxy.config import ReplicationSettings
 from proxy.control.cluster.client import BrokerClient, Target, ask, first_response
 from proxy.system.errors import reason
 from proxy.system.logs import event
+from quotas.definitions.kinds import FOLLOWER_RATE, LEADER_RATE
 from quotas.replication.replication_quotas import (
     TOPIC_IDS_MAX,
     BrokerLimits,
@@ -36,8 +37,6 @@ from quotas.replication.replication_quotas import (
     parse_replicas,
 )
 
-LEADER_RATE: Final = "leader.replication.throttled.rate"
-FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 

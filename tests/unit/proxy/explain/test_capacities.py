@@ -40,7 +40,7 @@ def sampled(
 
 
 def level(watch: CapacityWatch, bucket: BucketKey = A, window: int = MINUTE) -> Level | None:
-    return watch.level(IN, bucket, window, 1_000_000 + 9_000)
+    return watch.level(IN, bucket, None, window, 1_000_000 + 9_000)
 
 
 # a is promised 2, b 4, of 8 MB/s; both want all: 2 are lent, one to each.
@@ -88,8 +88,8 @@ def test_level_is_what_bound_most_of_the_time_and_its_means() -> None:
 
 def test_class_that_has_stopped_to_wait_is_explained_while_its_waits_are_in_the_window() -> None:
     watch = sampled([USED_UP], 1)
-    assert watch.level(IN, A, MINUTE, 1_030_000) is not None
-    assert watch.level(IN, A, TEN_SECONDS, 1_030_000) is None
+    assert watch.level(IN, A, None, MINUTE, 1_030_000) is not None
+    assert watch.level(IN, A, None, TEN_SECONDS, 1_030_000) is None
 
 
 def test_where_each_broker_has_a_capacity_the_one_is_named_at_which_it_waited_longest() -> None:

@@ -17,6 +17,7 @@ from quotas.replication.replication_quotas import (
     ReplicationOptions,
     ReplicationQuotas,
     Reservation,
+    Side,
     ThrottledReplicas,
     parse_replicas,
 )
@@ -26,13 +27,15 @@ FOLLOWER = 7
 
 
 class HalfOrMore:
-    """A half of every quota; of all of them another part until a time."""
+    """All of a leader's quota, and a half of every follower's; of these another part until a time."""
 
     def __init__(self) -> None:
         self.part, self.until_ms = 0.5, 0
 
-    def share(self, follower: int, now_ms: int) -> float:
-        return self.part if now_ms < self.until_ms else 0.5
+    def limit(self, side: Side, broker: int, quota: float, now_ms: int) -> float:
+        if side == "leader":
+            return quota
+        return quota * (self.part if now_ms < self.until_ms else 0.5)
 
     def changes_ms(self, now_ms: int) -> int:
         return self.until_ms if now_ms < self.until_ms else 1 << 62

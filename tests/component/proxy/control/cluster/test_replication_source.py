@@ -13,14 +13,10 @@ import uvloop
 
 from proxy.config import ReplicationSettings
 from proxy.control.cluster import BrokerClient, BrokerMap, ReplicationSource
-from proxy.control.cluster.replication_source import (
-    FOLLOWER_RATE,
-    FOLLOWER_REPLICAS,
-    LEADER_RATE,
-    LEADER_REPLICAS,
-)
+from proxy.control.cluster.replication_source import FOLLOWER_REPLICAS, LEADER_REPLICAS
 from proxy.system.logs import FIELDS
 from proxy.system.stats import Stats
+from quotas.definitions.kinds import FOLLOWER_RATE, LEADER_RATE
 from quotas.replication.replication_quotas import ReplicationOptions, ReplicationQuotas
 from tests.support.loop_broker import listening
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed
