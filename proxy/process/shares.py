@@ -144,7 +144,7 @@ class OwnShares:
         self._lessor = Lessor(terms, run, capacities_of(relay), now_ms, 0)
         self._budgets = Budgets(relay.engine, self._lessee, now_ms)
         if replicates:
-            self._budgets.replication = _replication(relay, self._lessee)
+            self._budgets.replication = _replication(relay, self._lessee, alone=True)
 
     async def run(self) -> None:
         """Lend at intervals, until cancelled."""
@@ -198,35 +198,44 @@ def join_with_workers(
         tls: the TLS contexts between members.
     """
     began_ms = now_ms()
+    terms = terms_of(workers + config.replicates)
+    own = lessee_of(terms, _CONTROL, run, began_ms)
     if not config.fleet.configured:
-        return ControlShares(terms_of(workers), run, capacities_of(relay), began_ms), None
+        shares = ControlShares(terms, run, capacities_of(relay), began_ms)
+        if config.replicates:
+            shares.own = own, _budgets(config, relay, own, began_ms, alone=True)
+        return shares, None
     from proxy.fleet.fleet import new_lessee
 
-    terms = terms_of(workers + config.replicates)
     lessee = new_lessee(config.fleet, began_ms)
     member = Member(lessee, terms, began_ms)
     shares = ControlShares(terms, run, capacities_of(relay), began_ms, member)
     if config.replicates:
-        own = lessee_of(terms, _CONTROL, run, began_ms)
         shares.own = own, _budgets(config, relay, own, began_ms)
     return shares, _fleet(config, relay, lessee, member, access, tls)
 
 
-def _budgets(config: Config, relay: "Relay", lessee: Lessee | Parts, began_ms: int) -> Budgets:
-    """Return the budgets of a process that uses shares; with those of replication if brokers replicate through it."""
+def _budgets(
+    config: Config, relay: "Relay", lessee: Lessee | Parts, began_ms: int, *, alone: bool = False
+) -> Budgets:
+    """Return the budgets of a process that uses shares; with those of replication if brokers replicate through it.
+
+    Args:
+        alone: whether brokers replicate through no other process.
+    """
     budgets = Budgets(relay.engine, lessee, began_ms)
     if config.replicates:
-        budgets.replication = _replication(relay, lessee)
+        budgets.replication = _replication(relay, lessee, alone=alone)
     return budgets
 
 
-def _replication(relay: "Relay", lessee: Lessee | Parts) -> ReplicationShares:
+def _replication(relay: "Relay", lessee: Lessee | Parts, *, alone: bool) -> ReplicationShares:
     def class_of(quota_key: str) -> tuple[Capacity, Terms] | None:
         definitions = relay.engine.definitions
         capacity = definitions.capacity(quota_key)
         return None if capacity is None else (capacity, definitions.terms(quota_key, REPLICATION_BUCKET))
 
-    return ReplicationShares(relay.replication, lessee, relay.reconsider, class_of)
+    return ReplicationShares(relay.replication, lessee, relay.reconsider, class_of, alone=alone)
 
 
 def _fleet(

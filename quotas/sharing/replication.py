@@ -146,6 +146,7 @@ class ReplicationShares:
         lessee: the shares that this process has leased.
         changed: called when a limit has changed, so that waiting requests are decided again.
         class_of: returns the capacity that replication shares with this quota key, and its terms; None: it shares none.
+        alone: whether brokers replicate through no other process, so that none shares their rates.
     """
 
     def __init__(
@@ -154,11 +155,15 @@ class ReplicationShares:
         lessee: Lessee | Parts,
         changed: Callable[[], None],
         class_of: Callable[[str], tuple[Capacity, Terms] | None] = lambda _: None,
+        *,
+        alone: bool = False,
     ) -> None:
         self._quotas = quotas
         self._lessee = lessee
         self._changed = changed
         self._class_of = class_of
+        # The sides whose rates no other process uses.
+        self._whole: Final[tuple[Side, ...]] = ("leader", "follower") if alone else ("leader",)
         self._demands = Demands()
         self._loans: dict[str, Wish] = {}  # those that were reported last
         quotas.shares = self
@@ -169,7 +174,7 @@ class ReplicationShares:
         key = replication_key(quota_key, broker)
         found = self._class_of(quota_key)
         if found is None:
-            return quota if side == "leader" else quota * self._lessee.share(key, now_ms)
+            return quota if side in self._whole else quota * self._lessee.share(key, now_ms)
         lent = found[0].rate * self._lessee.share(loan_key(key), now_ms)
         return quota * self._lessee.share(key, now_ms) + lent
 
@@ -205,7 +210,7 @@ class ReplicationShares:
         quota_key = _RATE[side]
         key = replication_key(quota_key, broker)
         place = self._class_of(quota_key)
-        if place is None and side == "leader":
+        if place is None and side in self._whole:
             return 0.0, {}
         if place is None:
             wanted = self._demands.wanted((side, broker), quota, rate, now_ms)

@@ -19,18 +19,32 @@ from tests.cluster import tools
 from tests.cluster.sasl import SASL_USERS, password
 from tests.support.certificates import Authority
 from tests.support.growth import Growth
+from tests.support.load import Load, rate
 from tests.support.replication_rig import ReplicationRig, reassignment_json
 from tests.support.waiting import until
 
 MB = 1_000_000
 BATCH = 110_000
 LAG_SECONDS = 6  # replica.lag.time.max.ms of these brokers; Kafka's default is 30
+CAPACITY = 8 * MB
+PROMISED = 6 * MB
+QUOTAS = f"""
+[[capacity]]
+scope = "cluster"
+in = {CAPACITY}
+
+[[quota]]
+client_id = "busy"
+producer_byte_rate = {PROMISED}
+producer_byte_rate_ceiling = {CAPACITY}
+"""
 
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicationRig]:
     properties = {"replica.lag.time.max.ms": str(LAG_SECONDS * 1000)}
-    with ReplicationRig(tmp_path_factory.mktemp("replication"), properties=properties) as rig:
+    directory = tmp_path_factory.mktemp("replication")
+    with ReplicationRig(directory, properties=properties, quotas_text=QUOTAS) as rig:
         yield rig
 
 
@@ -107,6 +121,35 @@ def test_sluice_killed_in_the_middle_loses_nothing(rig: ReplicationRig) -> None:
     assert_held(watched, 2 * MB)
     until(lambda: rig.in_sync("killed") == {0: {1, 3}}, "in sync")
     assert rig.in_sync("beside") == {0: {1, 2, 3}}
+
+
+def test_a_reassignment_uses_what_clients_leave_and_keeps_its_rate(rig: ReplicationRig) -> None:
+    reconfigure(
+        rig, throttled="reassignments", leader_rate=None, follower_rate="1M", follower_rate_ceiling="8M"
+    )
+    size = filled(rig, "lent", 60)
+    rig.create("busy", [[2]])
+    rig.reassign({"lent": [[1, 3]]})
+    alone = rig.watch("lent", 3, 20 * MB)
+    assert alone.rate > 3 * MB, "nothing else uses the capacity of 8 MB/s"
+    assert alone.largest_second() <= 2 * CAPACITY
+    loads = [Load(rig.sluice.bootstrap, "busy", "busy") for _ in range(3)]
+    try:
+        time.sleep(3)
+        began = rig.size("lent", 3)
+        assert rate(loads, 3) > 0.8 * PROMISED, "the client has its rate"
+        shared = (rig.size("lent", 3) - began) / 3
+        row = next(one for one in rig.sluice.document("/v1/capacities")["capacities"] if one["waiting"])
+        said = {one["entity"]: one for one in row["classes"]}
+    finally:
+        for load in loads:
+            load.stop()
+    assert 0.6 * MB < shared < 3 * MB, "its rate, and a half of the 1 MB/s that are left"
+    follower = said["follower replication"]
+    assert (follower["broker"], follower["rate"], follower["ceiling"]) == (3, 1 * MB, 8 * MB)
+    assert rig.sluice.metric("sluice_class_byte_rate", **{"class": "follower replication"}) > 0.9 * MB
+    rig.watch("lent", 3, size)
+    reconfigure(rig, leader_rate="2M", follower_rate="2M", follower_rate_ceiling=None)
 
 
 def test_kafkas_windows_hold_the_rate_on_average(rig: ReplicationRig) -> None:

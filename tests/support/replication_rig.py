@@ -42,6 +42,8 @@ class ReplicationRig:
         cluster_options: more of the brokers' own.
         bootstrap_internal: Sluice asks its questions at the brokers' own listener too.
         listeners: more listeners of the brokers.
+        quotas_text: Sluice's quotas file; with one, clients connect to it as well (`sluice.bootstrap`), by the policy
+            `schedule` and with one budget for all brokers.
     """
 
     def __init__(
@@ -59,12 +61,20 @@ class ReplicationRig:
         cluster_options: Mapping[str, tuple[str, ...]] | None = None,
         bootstrap_internal: bool = False,
         listeners: tuple[Listener, ...] = (),
+        quotas_text: str = "",
     ) -> None:
         self.directory = directory
         self.ports = SluicePorts.free()
         self._replication = dict(replication or {})
         self._listener = {"kind": "replication", "name": "brokers", **(listener or {})}
         self._sections = dict(sections or {})
+        self._quotas_text = quotas_text
+        self._replicates_at = SluicePorts.free() if quotas_text else self.ports
+        if quotas_text:
+            clients = {"name": "clients", "bind": HOST, "bootstrap_port": self.ports.bootstrap}
+            clients |= {"first_broker_port": self.ports.first_broker, "broker_id_max": nodes}
+            self._sections["[listeners]"] = clients
+            self._listener["first_broker_port"] = self._replicates_at.first_broker
         real = tuple(free_ports(nodes))
         advertised = tuple((HOST, self.front(node)) for node in range(1, nodes + 1))
         own = Listener(
@@ -107,7 +117,7 @@ class ReplicationRig:
 
     def front(self, node: int) -> int:
         """The port at which other brokers reach this one."""
-        return self.ports.first_broker + node
+        return self._replicates_at.first_broker + node
 
     def stop(self) -> None:
         """End brokers and Sluice."""
@@ -148,6 +158,8 @@ class ReplicationRig:
         return SluiceSettings(
             self.cluster.bootstrap(INTERNAL) if self._bootstrap_internal else self.cluster.bootstrap(),
             self.ports,
+            quotas={"policy": "schedule", "scope": "cluster"} if self._quotas_text else {},
+            quotas_text=self._quotas_text,
             listener=self._listener,
             sections=sections,
         )

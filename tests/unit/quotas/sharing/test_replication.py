@@ -274,6 +274,15 @@ def test_a_leader_without_a_ceiling_has_its_whole_rate() -> None:
     assert broker.quotas.leader(3, 0).limit == Q
 
 
+def test_a_process_that_alone_replicates_has_the_whole_rate_without_a_lease() -> None:
+    quotas = quotas_with(Q)
+    lessee = Lessee(LeaseTerms(15_000, 1000, 4), LesseeId("a", 1), 0)
+    shares = ReplicationShares(quotas, lessee, lambda: None, alone=True)
+    quotas.follower(3, 0).held_ms = 0
+    assert quotas.follower(3, 0).limit == Q
+    assert shares.wishes(0) == {}
+
+
 def test_a_leader_borrows_of_what_brokers_give() -> None:
     quotas = ReplicationQuotas(ReplicationOptions())
     quotas.limit(BrokerLimits(default=FLOOR), BrokerLimits())
