@@ -109,11 +109,11 @@ class Demands:
         return min(most, (peak if held else lately) * headroom)
 
     def passes(self, place: tuple[str, int], total: int, now_ms: int) -> float:
-        """Return the bytes/s that pass; `total`: the bytes so far."""
+        """Return the bytes/s that passed in the last two seconds; `total`: the bytes so far."""
         seen = self._seen.get(place)
         if seen is None:
             seen = self._seen[place] = _Seen(now_ms, total)
-        return seen.per_second(total, now_ms)[1]
+        return seen.per_second(total, now_ms)[0]
 
 
 BROKERS_MAX: Final = 256  # with demands at a time; others have the default share, and borrow nothing
@@ -207,16 +207,18 @@ class ReplicationShares:
         self, side: Side, broker: int, quota: float, rate: Rate, now_ms: int
     ) -> tuple[float, dict[str, Wish]]:
         """Return the bytes/s that a side of a broker wants, with its demands."""
-        quota_key = _RATE[side]
-        key = replication_key(quota_key, broker)
-        place = self._class_of(quota_key)
-        if place is None and side in self._whole:
-            return 0.0, {}
-        if place is None:
-            wanted = self._demands.wanted((side, broker), quota, rate, now_ms)
+        place = side, broker
+        key = replication_key(_RATE[side], broker)
+        found = self._class_of(_RATE[side])
+        if found is None:
+            if side in self._whole:
+                return 0.0, {}
+            wanted = self._demands.wanted(place, quota, rate, now_ms)
             return wanted, {key: _of_rate(wanted / quota)} if wanted else {}
-        capacity, terms = place
-        wanted = self._demands.wanted((side, broker), max(quota, terms.ceiling), rate, now_ms, _LOAN_HEADROOM)
+        capacity, terms = found
+        # A peer that asks for records and is sent none, as one that is no broker, borrows nothing.
+        most = max(quota, terms.ceiling) if self._demands.passes(place, rate.total, now_ms) else quota
+        wanted = self._demands.wanted(place, most, rate, now_ms, _LOAN_HEADROOM)
         if not wanted:
             return 0.0, {}
         loan = loan_key(key)

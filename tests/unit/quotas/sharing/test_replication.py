@@ -253,6 +253,17 @@ def test_rates_shrink_in_proportion_where_replicas_in_sync_use_the_capacity() ->
     assert broker.limit == pytest.approx(0.2e6, rel=0.05)
 
 
+def test_a_follower_that_is_sent_nothing_borrows_nothing() -> None:
+    """It asks all the time and is held back, as a peer may that only says it is a broker."""
+    broker = Broker()
+    forged = broker.quotas.follower(4, 0)
+    for _ in range(40):
+        forged.held_ms = broker.now_ms
+        broker.run(STEP_MS)
+    assert forged.limit == FLOOR
+    assert broker.limit == pytest.approx(CEILING, rel=0.01)
+
+
 def test_without_a_ceiling_the_rate_is_what_it_was() -> None:
     broker = Broker()
     broker.definitions.replication = {}
