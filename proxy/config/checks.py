@@ -434,7 +434,8 @@ def _admin_warnings(admin: AdminOptions) -> Iterator[str]:
 
 def _without_effect(config: Config) -> Iterator[str]:
     """Yield warnings about keys without effect, or with another effect than their name suggests."""
-    if not config.replicates and config.replication != ReplicationSettings():
+    shares = config.fleet.configured and bool(config.replication.terms())  # the holder divides by these
+    if not config.replicates and config.replication != ReplicationSettings() and not shares:
         yield 'replication: has no effect without a listener of kind "replication"'
     beside = any(listener.sidecar and not listener.replicates for listener in config.listeners)
     if config.replicates and beside and config.replication.throttled == "cluster":

@@ -40,7 +40,7 @@ def facts_of(
         settings, reassignment: the settings of the store and of the journal, which a reload does not change.
         members_max: `fleet.members_max`.
         options: the engine's options in force.
-        definitions: the quotas in force; the facts are their number and their digest.
+        definitions: the quotas in force; the facts are their number and their digest, and the terms of replication.
     """
     store = f"topic {settings.topic}" if settings.store == "topic" else settings.store
     return {
@@ -54,6 +54,7 @@ def facts_of(
         "partition_mutations": _mutations(options),
         "store": store[:FACT_BYTES_MAX],
         "journal": _journal(reassignment),
+        "replication": _replication(definitions),
         QUOTAS: str(len(definitions)),
         DIGEST: definitions.digest,
     }
@@ -94,6 +95,16 @@ def _journal(reassignment: ReassignmentSettings) -> str:
     return f"topic {reassignment.journal_topic}"[:FACT_BYTES_MAX] if reassignment.in_topic else "file"
 
 
+def _replication(definitions: Definitions) -> str:
+    """Return the terms on which replication shares capacities: the holder divides by its own."""
+    found = (
+        f"{key.partition('.')[0]} {terms.rate:g} to {terms.ceiling:g} B/s, weight {terms.weight:g}"
+        for key, terms in definitions.replication.items()
+        if not terms.exempt
+    )
+    return ", ".join(found) or "none"
+
+
 def _mutations(options: EngineOptions) -> str:
     rate, burst = options.partition_mutations_rate, options.partition_mutations_burst
     if rate is None:
@@ -116,6 +127,7 @@ _SAME: Final = {
     "partition_mutations": "the partition mutations of all clients differ",
     "store": "the store of quotas differs",
     "journal": "the reassignment journal differs",
+    "replication": "the terms of replication in a capacity differ",
     DIGEST: "the quotas differ",
 }
 
