@@ -94,7 +94,7 @@ class ControlShares:
     @property
     def busy(self) -> bool:
         """Whether shares may change soon: a worker wants a share of some quota, or control uses shares itself."""
-        return bool(self._lessor.keys) or self.own is not None
+        return bool(self._lessor.keys) or (self.own is not None and self.own[1].busy)
 
     def report(self, report: Report, now_ms: int) -> bool:
         """Pass a worker's report to the lessor; returns False if the worker needs a new session."""

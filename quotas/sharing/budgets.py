@@ -285,7 +285,8 @@ class Budgets:
     @property
     def busy(self) -> bool:
         """Whether to call `report` often, since there are demands for shares, or a message for the lessor."""
-        return bool(self._wishes or self.replication or self._uses) or self._lessee.pending
+        replicates = self.replication is not None and self.replication.busy
+        return bool(self._wishes or self._uses) or replicates or self._lessee.pending
 
     def begin(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
         """Store a new limiter and set its share; its burst counts as used up when the process began.

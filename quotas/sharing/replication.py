@@ -21,7 +21,7 @@ from typing import Final
 from quotas.definitions.classes import Capacity, Terms
 from quotas.definitions.kinds import FOLLOWER_RATE, FOLLOWER_UNTHROTTLED, LEADER_RATE, LEADER_UNTHROTTLED
 from quotas.replication.replication_quotas import Rate, ReplicationQuotas, Side
-from quotas.sharing.lease_values import Wish, is_loan, loan_key
+from quotas.sharing.lease_values import Wish, loan_key
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.parts import Parts
 
@@ -165,8 +165,14 @@ class ReplicationShares:
         # The sides whose rates no other process uses.
         self._whole: Final[tuple[Side, ...]] = ("leader", "follower") if alone else ("leader",)
         self._demands = Demands()
-        self._loans: dict[str, Wish] = {}  # those that were reported last
+        self._alone = alone
+        self._wanted: dict[str, Wish] = {}  # the demands that were reported last
         quotas.shares = self
+
+    @property
+    def busy(self) -> bool:
+        """Whether shares may change soon: there are demands, or other processes have some for the same rates."""
+        return bool(self._wanted) or not self._alone
 
     def limit(self, side: Side, broker: int, quota: float, now_ms: int) -> float:
         """Return the bytes/s of a broker's whole rate `quota` that this process may use, with what it borrows."""
@@ -195,7 +201,7 @@ class ReplicationShares:
         if len(found) > BROKERS_MAX:
             found = nlargest(BROKERS_MAX, found, key=itemgetter(0))
         wishes = {key: wish for _, of_one in found for key, wish in of_one.items()}
-        self._loans = {key: wish for key, wish in wishes.items() if is_loan(key)}
+        self._wanted = wishes
         return wishes
 
     def apply(self, now_ms: int) -> None:
@@ -236,7 +242,7 @@ class ReplicationShares:
 
     def _of_loan(self, key: str, wanted: float) -> Wish:
         """Return a demand for a part of a capacity: the last one, unless it differs by enough for a message."""
-        last = self._loans.get(key)
+        last = self._wanted.get(key)
         if last is not None and abs(wanted - last.wanted) <= _DEMAND_PART * last.wanted:
             return last
         return Wish(min(1.0, wanted), 1.0)
