@@ -243,7 +243,6 @@ class App:
         self._topic_ids = TopicIds(client, names, now_ms)
         series_max = config.limits.metric_series_max
         view = ReplicationMetrics(relay.replication, self.stats, series_max // 4) if maps.replicates else None
-        self._unlent = False  # whether it was logged that a capacity has no effect
         self._capacities = capacities = CapacityReports(
             relay, self._fleet, config.fleet.own_name, series_max, self._missing, events.tell
         )
@@ -474,17 +473,11 @@ class App:
         """Begin to lend what capacities leave, as soon as one is stated; others do it for a worker or a member."""
         if not self.relay.engine.definitions.capacities:
             return
-        if self._workers is None and self._fleet is None and self.relay.capacities is None:
+        if self._workers is None and self._fleet is None and not self.relay.capacities:
             from proxy.process.shares import OwnShares
 
             self._supervisor.run_forever(
                 "loans", OwnShares(self.relay, self._config.replicates, now_ms()).run
-            )
-        if not self.relay.engine.lends and not self._unlent:
-            self._unlent = True
-            parts = self._config.fleet.parts
-            event(
-                logger, logging.WARNING, "a capacity has no effect: one holder has to divide it", parts=parts
             )
         self._capacities.start(self._supervisor)
 

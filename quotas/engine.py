@@ -73,7 +73,6 @@ class Engine:
         self.enforcing = options.mode == "enforce"
         self.version = object()  # replaced by every change; throttles compare it
         self.budgets: Budgets | None = None
-        self.lends = True
         self.lease_until_ms: int | None = None
         self._clients: dict[tuple[str, str, int], ClientQuota] = {}
         self._expiry_queue: deque[tuple[str, str, int]] = deque()  # the order in which expiry looks at them
@@ -242,7 +241,7 @@ class Engine:
     @property
     def _lent(self) -> bool:
         """Whether capacities hold in this process."""
-        return self.budgets is not None and self.lends and self.options.policy == "schedule"
+        return self.budgets is not None and self.options.policy == "schedule"
 
     def _class_limiter(
         self,

@@ -124,7 +124,7 @@ def _read(options: argparse.Namespace) -> tuple[Config, Definitions]:
 
 def _warnings(config: Config, definitions: Definitions) -> Sequence[str]:
     found = (*config.warnings, *unwritable(config), *unenforced(definitions.entries(), config.quotas.file))
-    found = (*found, *capacity_warnings(definitions, config.quotas.scope, config.fleet.parts))
+    found = (*found, *capacity_warnings(definitions, config.quotas.scope))
     unused = compiled.warning()
     return (*found, unused) if unused else found
 

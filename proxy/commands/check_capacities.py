@@ -98,15 +98,12 @@ def capacities_document(definitions: Definitions, scope: str) -> Iterator[dict[s
         }
 
 
-def capacity_warnings(definitions: Definitions, scope: str, parts: int = 1) -> Iterator[str]:
+def capacity_warnings(definitions: Definitions, scope: str) -> Iterator[str]:
     """Yield a warning for each promise that cannot be kept, and for terms and capacities without effect.
 
     Args:
         scope: `quotas.scope`.
-        parts: `fleet.parts`.
     """
-    if definitions.capacities and parts > 1:
-        yield f"[[capacity]] has no effect with fleet.parts = {parts}: one holder has to divide it"
     if not definitions.capacities:
         found = next((one for one in definitions.term_keys() if one[1] in TERM_KEYS), None)
         if found is not None:

@@ -701,7 +701,7 @@ class Elected:
         access: the access to the group's cluster.
         port: this member's port, which serves the others while this member is the holder.
         terms: returns the lease terms between the holder and its members.
-        capacities: divides the capacities among classes while this member is the holder.
+        capacities: of each part of the keys; divide the capacities among classes while this member is the holder.
         tell: called with an event when the holder changes.
         run: a random number that identifies this process from its start to its end.
         secret: the fleet's secret.
@@ -717,7 +717,7 @@ class Elected:
         access: Access,
         port: HolderPort,
         terms: Callable[[], LeaseTerms],
-        capacities: Capacities,
+        capacities: Sequence[Capacities],
         now_ms: Callable[[], int],
         figures: FleetFigures,
         tell: Tell = untold,
@@ -862,7 +862,7 @@ class Elected:
         """Become the holder of a part; returns the new lessor."""
         at_ms, again = self._now_ms(), roster.begun is self._begun[part]
         begun = Past(self._run, None) if again else roster.begun
-        capacities = self._capacities.begin()
+        capacities = self._capacities[part].begin()
         lessor = Lessor(self._terms(), self._run, capacities, at_ms, learning_ms, begun.lessees)
         if again:  # its tenure was over: what the group has is the roster of the lessor before
             lessor.enlist(-1)

@@ -10,7 +10,7 @@ import errno
 import logging
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -76,7 +76,7 @@ class Fleet:
         leasing: applies grants to the quotas of this process and its workers, and makes the reports.
         facts: returns the settings and addresses that members compare (`facts`).
         access: the access to the group's cluster; None if the configuration names the holder.
-        capacities: divides the capacities among classes while this member is the holder.
+        capacities: of each part of the keys; divide the capacities among classes while this member is the holder.
         tls: the TLS contexts between members.
 
     Attributes:
@@ -90,7 +90,7 @@ class Fleet:
         leasing: Leasing,
         facts: Callable[[], Facts],
         access: "Access | None",
-        capacities: Capacities,
+        capacities: Sequence[Capacities],
         tls: FleetContexts = PLAINTEXT,
         now_ms: Callable[[], int] = now_ms,
     ) -> None:
@@ -156,13 +156,17 @@ class Fleet:
             return ""
         return "the holder of the fleet has not leased shares to this member yet"
 
-    async def ask(self, content: bytes, seconds: float) -> bytes:
-        """Send the holder a request that is not about shares (`calls`); return the content of the response.
+    def holds(self, part: int) -> bool:
+        """Whether this member is the holder of a part of the keys."""
+        return self._port.seats[part].tenure > 0
+
+    async def ask(self, content: bytes, seconds: float, part: int = 0) -> bytes:
+        """Send the holder of a part a request that is not about shares (`calls`); return the content of the response.
 
         Raises:
             NoResponseError: there is no connection, or no response within `seconds`.
         """
-        return await self._client.ask(content, seconds)
+        return await self._clients[part].ask(content, seconds)
 
     def respond_with(self, respond: Respond, mark: bytes = b"") -> None:
         """Set a function that handles requests of `ask`, of all members, while this member is the holder.
@@ -320,5 +324,5 @@ class Fleet:
     def _lead(self) -> None:
         at_ms = self._now_ms()
         self._port.lead(
-            Lessor(self._lessee.terms, self._lessee.name.run, self._capacities.begin(), at_ms, LEASE_MS)
+            Lessor(self._lessee.terms, self._lessee.name.run, self._capacities[0].begin(), at_ms, LEASE_MS)
         )

@@ -766,7 +766,7 @@ class HolderPort(Seat):
             if link.lessee is not None:
                 link.seat.told(link, link.lessee)
         elif isinstance(message, Question):
-            if link.lessee is None or link.seat is not self or self.leading() is None:
+            if link.lessee is None or link.seat.leading() is None:
                 raise _RefusedError("not_holder", "this process is not the holder of the fleet")
             self.responding.take(message, lambda response: link.send(write(response)))
         elif isinstance(message, Leave):

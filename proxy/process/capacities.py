@@ -1,7 +1,8 @@
 """The capacities of this process: sampled while it divides them, and shown for everyone that asks.
 
-A process by itself divides them, the control process for its workers, and in a fleet the holder for all members. A
-member that is not the holder asks it, so that each member's pages are those of the whole fleet.
+A process by itself divides them, the control process for its workers, and in a fleet the holder for all members: with
+keys in several parts, that of the part which has the capacities of the direction. A member that is not this holder asks
+it, so that each member's pages are those of the whole fleet.
 """
 
 import asyncio
@@ -10,7 +11,6 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from proxy.events import Tell
 from proxy.explain.capacities import SAMPLE_MS, CapacityWatch, class_text, rows_of, waits
@@ -24,10 +24,11 @@ from proxy.system.supervisor import Supervisor
 from proxy.system.threads import in_turns
 from quotas.definitions.classes import Capacity
 from quotas.definitions.entities import BucketKey
-from quotas.definitions.kinds import BY_KEY, REPLICATION, capacity_key
+from quotas.definitions.kinds import BY_KEY, FETCH, PRODUCE, REPLICATION, capacity_key
 from quotas.sharing.budgets import limiter_key_of
 from quotas.sharing.capacities import CapacityState
 from quotas.sharing.lease_values import rate_key
+from quotas.sharing.parts import part_of_capacity
 
 if TYPE_CHECKING:
     from proxy.fleet.fleet import Fleet
@@ -37,6 +38,7 @@ ASK_SECONDS_MAX: Final = 1.0
 _SERIES_SHARE: Final = 8  # one in so many of all series is for classes
 _SERIES_PER_CLASS: Final = 3
 _UNKNOWN: Final = "the fleet's holder does not say how capacities are divided"
+_DIRECTIONS: Final = (PRODUCE.key, FETCH.key)
 
 _LABELS: Final = ("type", "broker")
 _CLASS_LABELS: Final = ("type", "broker", "class")
@@ -103,14 +105,23 @@ class CapacityReports:
         if fleet is not None:
             fleet.respond_with(self._respond, MARK)
 
-    @property
-    def _divides(self) -> bool:
-        """Whether this process divides the capacities: it is no member of a fleet, or the holder."""
-        return self._fleet is None or self._fleet.tenure > 0
+    def _part(self, quota_key: str) -> int:
+        """Return the part of the keys whose holder divides the capacities of a direction."""
+        return part_of_capacity(capacity_key(quota_key), max(1, len(self._relay.capacities)))
+
+    def _divides(self, quota_key: str) -> bool:
+        """Whether this process divides the capacities of a direction: it is no member of a fleet, or their holder."""
+        return self._fleet is None or self._fleet.holds(self._part(quota_key))
 
     def _states(self) -> list[CapacityState]:
         capacities = self._relay.capacities
-        return [] if capacities is None or not self._divides else list(capacities.states())
+        return [
+            state
+            for key in _DIRECTIONS
+            if capacities and self._divides(key)
+            for state in capacities[self._part(key)].states()
+            if state.quota_key == key
+        ]
 
     def start(self, supervisor: Supervisor) -> None:
         """Begin to sample, as soon as a capacity is stated."""
@@ -120,11 +131,13 @@ class CapacityReports:
 
     async def _run(self) -> None:
         """Sample the division of all capacities once a second, until cancelled."""
+        before: list[str] = []
         while True:
             await asyncio.sleep(SAMPLE_MS / 1000)
-            if not self._divides:
+            divided = [key for key in _DIRECTIONS if self._divides(key)]
+            if divided != before:
                 self._watch.forget()
-                continue
+                before = divided
             at_ms, states = now_ms(), self._states()
             for event in self._watch.judge(states, at_ms):
                 self._tell(event)
@@ -132,15 +145,31 @@ class CapacityReports:
                 pass
 
     async def document(self) -> CapacitiesDocument:
-        """Return the document of `/v1/capacities`, of the holder if another member is."""
-        found = self._document()
-        if not self._divides:
-            content = await self._ask(_Question())
-            try:
-                found = msgspec.json.decode(content, type=CapacitiesDocument)
-            except (msgspec.DecodeError, ValueError):
-                found = CapacitiesDocument(problem=_UNKNOWN)
-        return replace(found, enforcing=self._relay.engine.enforcing, missing=self._missing())
+        """Return the document of `/v1/capacities`, as of the holders that divide them."""
+        parts = dict.fromkeys(map(self._part, _DIRECTIONS))
+        found = await asyncio.gather(*map(self._document_of, parts))
+        return CapacitiesDocument(
+            enforcing=self._relay.engine.enforcing,
+            divided_by=", ".join(dict.fromkeys(one.divided_by for one in found if one.divided_by)),
+            problem=next((one.problem for one in found if one.problem), ""),
+            capacities=tuple(
+                row
+                for part, one in zip(parts, found, strict=True)
+                for row in one.capacities
+                if self._part(row.key) == part
+            ),
+            missing=self._missing(),
+        )
+
+    async def _document_of(self, part: int) -> CapacitiesDocument:
+        """Return the document of the holder of a part of the keys."""
+        if self._fleet is None or self._fleet.holds(part):
+            return self._document()
+        content = await self._ask(_Question(), part)
+        try:
+            return msgspec.json.decode(content, type=CapacitiesDocument)
+        except (msgspec.DecodeError, ValueError):
+            return CapacitiesDocument(problem=_UNKNOWN)
 
     async def level(self, key: str, bucket: BucketKey, broker: int | None, window: int) -> Level | None:
         """Return what has kept a class from using more of a capacity over a window.
@@ -154,9 +183,9 @@ class CapacityReports:
         """
         if self._relay.engine.definitions.capacity(key) is None:
             return None
-        if self._divides:
+        if self._divides(key):
             return self._watch.level(key, bucket, broker, window, now_ms())
-        content = await self._ask(_Question(key, tuple(bucket), window, broker))
+        content = await self._ask(_Question(key, tuple(bucket), window, broker), self._part(key))
         try:
             return msgspec.json.decode(content, type=Level | None)
         except (msgspec.DecodeError, ValueError):
@@ -165,13 +194,13 @@ class CapacityReports:
     def _document(self) -> CapacitiesDocument:
         return CapacitiesDocument(divided_by=self._name, capacities=rows_of(self._states()))
 
-    async def _ask(self, question: _Question) -> bytes:
-        """Return the holder's response; BUSY if there is none."""
+    async def _ask(self, question: _Question, part: int) -> bytes:
+        """Return the response of the holder of a part; BUSY if there is none."""
         from proxy.fleet.calls import BUSY, NoResponseError
 
         assert self._fleet is not None, "else this process divides"
         try:
-            return await self._fleet.ask(MARK + msgspec.json.encode(question), ASK_SECONDS_MAX)
+            return await self._fleet.ask(MARK + msgspec.json.encode(question), ASK_SECONDS_MAX, part)
         except NoResponseError:
             return BUSY
 

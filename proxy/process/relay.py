@@ -108,8 +108,9 @@ class Relay:
         self._certificates = certificates
         self.stats = stats
         self.engine = Engine(engine_options(config), definitions)
-        self.engine.lends = config.fleet.parts == 1
-        self.capacities: Capacities | None = None  # while classes may borrow (`shares`)
+        self.capacities: list[
+            Capacities
+        ] = []  # of each part of the keys; while classes may borrow (`shares`)
         self.shared = Shared(loop, self.engine, config.limits, stats)
         self.shared.broker_tls = certificates.brokers
         self.shared.ask = ask

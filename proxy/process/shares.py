@@ -61,10 +61,21 @@ def lessee_of(terms: LeaseTerms, number: int, run: int, now_ms: int) -> Lessee:
     return Lessee(terms, _id(number, run), now_ms, cut_off=terms.least)
 
 
-def capacities_of(relay: "Relay") -> Capacities:
-    """Return what divides the capacities in this process, while it leases shares to others or to itself."""
-    if relay.capacities is None:
-        relay.capacities = Capacities(lambda: relay.engine.definitions)
+def capacities_of(relay: "Relay", lessee: Lessee | Parts | None = None) -> list[Capacities]:
+    """Return what divides the capacities in this process, for each part of the keys, while it leases shares to others
+    or to itself.
+
+    Args:
+        lessee: this process's leases as a member of a fleet; None if it is not.
+    """
+    if not relay.capacities:
+        if isinstance(lessee, Parts):
+            relay.capacities = [
+                Capacities(lambda: relay.engine.definitions, lambda: lessee.factors(now_ms()))
+                for _ in lessee.lessees
+            ]
+        else:
+            relay.capacities = [Capacities(lambda: relay.engine.definitions)]
     return relay.capacities
 
 
@@ -141,7 +152,7 @@ class OwnShares:
         terms = LeaseTerms(_LEASE_MS, _PERIOD_MS, 1, never_lent=0.0)
         run = secrets.randbits(62)
         self._lessee = Lessee(terms, _id(_CONTROL, run), now_ms, cut_off=1.0, first=1.0)
-        self._lessor = Lessor(terms, run, capacities_of(relay), now_ms, 0)
+        self._lessor = Lessor(terms, run, capacities_of(relay)[0], now_ms, 0)
         self._budgets = Budgets(relay.engine, self._lessee, now_ms)
         if replicates:
             self._budgets.replication = _replication(relay, self._lessee, alone=True)
@@ -201,7 +212,7 @@ def join_with_workers(
     terms = terms_of(workers + config.replicates)
     own = lessee_of(terms, _CONTROL, run, began_ms)
     if not config.fleet.configured:
-        shares = ControlShares(terms, run, capacities_of(relay), began_ms)
+        shares = ControlShares(terms, run, capacities_of(relay)[0], began_ms)
         if config.replicates:
             shares.own = own, _budgets(config, relay, own, began_ms, alone=True)
         return shares, None
@@ -209,7 +220,7 @@ def join_with_workers(
 
     lessee = new_lessee(config.fleet, began_ms)
     member = Member(lessee, terms, began_ms)
-    shares = ControlShares(terms, run, capacities_of(relay), began_ms, member)
+    shares = ControlShares(terms, run, capacities_of(relay, lessee)[0], began_ms, member)
     if config.replicates:
         shares.own = own, _budgets(config, relay, own, began_ms)
     return shares, _fleet(config, relay, lessee, member, access, tls)
@@ -258,7 +269,7 @@ def _fleet(
         return {**own, **addresses}
 
     cluster = access() if config.fleet.holder is None else None
-    return Fleet(config.fleet, lessee, leasing, facts, cluster, capacities_of(relay), tls)
+    return Fleet(config.fleet, lessee, leasing, facts, cluster, capacities_of(relay, lessee), tls)
 
 
 class Pace:

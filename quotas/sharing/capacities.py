@@ -12,11 +12,15 @@ Guaranteed rates come first, without asking: a class that returns has its rate a
 capacity is then exceeded by that rate at most. A loan is raised only by what no lessee may be using, and a lessee that
 is not heard uses none after LOAN_MS.
 
+Where the keys of a fleet are in several parts, a capacity is divided by the lessor of one part, which has the loans of
+all its classes; their rates are leased by others (`parts`). What has to shrink rates is then told to all members, and
+used by those that lease the rates: until it has arrived, the capacity is exceeded as by a class that returns.
+
 A demand that is stated and not used gains nothing, since a part is at most what the weight gives. What is used counts,
 whatever is stated.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple, Protocol
@@ -26,12 +30,14 @@ from quotas.definitions.entities import BucketKey
 from quotas.definitions.kinds import capacity_key
 from quotas.limiters.limiter import ALL_BROKERS
 from quotas.sharing.budgets import limiter_key_of
-from quotas.sharing.lease_values import Wish, is_loan, rate_key
+from quotas.sharing.lease_values import Wish, factor_key, is_loan, quota_key_of, rate_key
 
 # Between two divisions of one capacity; and the parts of it that a loan must change by to be worth a message.
 LEND_MS: Final = 50
 _RAISE_PART: Final = 0.002
 _LOWER_PART: Final = 0.005
+# A factor that is told is up to twice this below the real one, and never above it: a change of it concerns all rates.
+_FACTOR_STEP: Final = 0.003
 # Of so many classes a division takes some milliseconds: it is made less often.
 _MANY: Final = 1000
 _MANY_MS: Final = 250
@@ -91,6 +97,10 @@ class Quotas(Protocol):
 class Leases(Protocol):
     """The lessor, as far as capacities need it."""
 
+    @property
+    def keys(self) -> Iterable[str]:
+        """The keys with shares of their own."""
+
     def demand(self, key: str) -> Wish | None:
         """Return the demand of all lessees together for a key; None if there is none."""
 
@@ -99,6 +109,9 @@ class Leases(Protocol):
 
     def resized(self, key: str) -> None:
         """Register that a key's capacity has changed."""
+
+    def tell(self, factors: Mapping[str, float]) -> None:
+        """Tell all lessees these factors, in place of those told before."""
 
 
 class ClassState(NamedTuple):
@@ -168,13 +181,19 @@ class _Class:
 
 @dataclass(slots=True, eq=False)
 class _Pool:
-    """A capacity that is in use: its classes, and when it was divided last."""
+    """A capacity that is in use: its classes, and when it was divided last.
+
+    Attributes:
+        shrunk: the part of its rate that each class has.
+        bare: the part of that which classes without a promised rate have.
+    """
 
     rate: float
     classes: dict[str, _Class] = field(default_factory=dict)
     divided_ms: int = -_MANY_MS
     due: bool = True  # whether a demand has changed, or loans could not be raised yet
     shrunk: float = 1.0
+    bare: float = 1.0
     left: float = 0.0
 
 
@@ -183,10 +202,17 @@ class Capacities:
 
     Args:
         quotas: returns the definitions in force.
+        told: if the keys are in several parts, returns the factors that this member was told for the rates of each
+            capacity; None: the lessor has the rates of all classes whose loans it has.
     """
 
-    def __init__(self, quotas: Callable[[], Quotas]) -> None:
+    def __init__(
+        self, quotas: Callable[[], Quotas], told: Callable[[], Mapping[str, float]] | None = None
+    ) -> None:
         self._quotas = quotas
+        self._told = told
+        self._used: Mapping[str, float] = {}  # the factors used for the rates of this lessor
+        self._factors: dict[str, float] = {}  # those to tell, of the capacities of this lessor
         self._read: tuple[object, int] = None, -1  # the definitions whose terms were read, and their revision
         self._unplaced: set[str] = set()  # loan keys of which no capacity is stated
         self._pools: dict[tuple[str, int], _Pool] = {}
@@ -199,11 +225,28 @@ class Capacities:
         self._pools.clear()
         self._places.clear()
         self._parts.clear()
+        self._used = {}
+        self._factors.clear()
         return self
 
     def __call__(self, key: str) -> float:
         """Return the part of a key's quota, or for a loan key of the capacity, that may be leased."""
-        return self._parts.get(key, 0.0 if is_loan(key) else 1.0)
+        if is_loan(key):
+            return self._parts.get(key, 0.0)
+        return self._factor(key) if self._used else self._parts.get(key, 1.0)
+
+    def _factor(self, key: str) -> float:
+        """Return the factor for the rate of a class; 1 if it shares no capacity, or its capacity carries all rates."""
+        quotas = self._quotas()
+        if quotas.capacity(quota_key_of(key)) is None:
+            return 1.0
+        quota_key, bucket, broker = limiter_key_of(key)
+        found = _terms(quota_key, bucket, quotas)
+        if found is None or found[1].exempt:
+            return 1.0
+        capacity, terms = found
+        place = capacity_key(quota_key), _broker(capacity, broker)
+        return self._used.get(factor_key(*place, promised=bool(terms.rate)), 1.0)
 
     def lend(self, leases: Leases, changed: set[str], now_ms: int) -> None:
         """Divide the capacities again whose demands have changed.
@@ -215,6 +258,7 @@ class Capacities:
         if self._read[0] is not quotas or self._read[1] != quotas.revision:
             self._read = quotas, quotas.revision
             self._read_terms(quotas, leases)
+            self._resize_rates(leases, anew=bool(self._used))
         for key in changed:
             if is_loan(key):
                 self._learn(key, quotas)
@@ -223,8 +267,34 @@ class Capacities:
             if pool.due and now_ms >= pool.divided_ms + gap_ms:
                 pool.divided_ms = now_ms
                 self._divide(pool, leases)
+                self._set_factors(place, pool)
                 if not pool.classes:
                     del self._pools[place]
+        if self._told is not None:
+            leases.tell(self._factors)
+            self._resize_rates(leases)
+
+    def _set_factors(self, place: tuple[str, int], pool: _Pool) -> None:
+        """Set what to tell about the rates of a capacity's classes."""
+        for of_promised, factor in ((True, pool.shrunk), (False, pool.shrunk * pool.bare)):
+            key = factor_key(*place, promised=of_promised)
+            if factor >= 1:
+                self._factors.pop(key, None)
+            elif not factor - 2 * _FACTOR_STEP <= self._factors.get(key, 1.0) <= factor:
+                self._factors[key] = max(0.0, factor - _FACTOR_STEP)
+
+    def _resize_rates(self, leases: Leases, *, anew: bool = False) -> None:
+        """Use the factors that were told now for the rates of this lessor.
+
+        Args:
+            anew: whether the terms of classes may have changed.
+        """
+        told = {} if self._told is None else self._told()
+        if anew or told != self._used:
+            self._used = told
+            for key in leases.keys:
+                if not is_loan(key):
+                    leases.resized(key)
 
     def states(self) -> Iterator[CapacityState]:
         """Yield the capacities in use, as they were divided last."""
@@ -265,6 +335,7 @@ class Capacities:
                     pool.rate, one.promised = capacity.rate, promised(one.terms, capacity)
             pool.due = True
             if not pool.classes:
+                self._set_factors(place, _Pool(0.0))
                 del self._pools[place]
         for key in keys:
             if leases.demand(key) is not None:
@@ -274,7 +345,12 @@ class Capacities:
         """Remove a class without a demand."""
         del pool.classes[one.key], self._places[one.key]
         self._set(one.key, 0.0, 0.0, leases)
-        self._set(rate_key(one.key), 1.0, 1.0, leases)
+        self._shrink(one, 1.0, leases)
+
+    def _shrink(self, one: _Class, part: float, leases: Leases) -> None:
+        """Set the part of its rate that a class has, unless its rate is of another lessor."""
+        if self._told is None:
+            self._set(rate_key(one.key), part, 1.0, leases)
 
     def _set(self, key: str, part: float, default: float, leases: Leases) -> None:
         if part == self._parts.get(key, default):
@@ -298,7 +374,7 @@ class Capacities:
                 exempt += one.demand
                 one.rate, one.lent = one.demand, 0.0
                 self._set(one.key, 0.0, 0.0, leases)
-                self._set(rate_key(one.key), 1.0, 1.0, leases)
+                self._shrink(one, 1.0, leases)
             else:
                 one.demand = min(one.demand, max(one.terms.ceiling, one.promised))
                 classes.append(one)
@@ -312,13 +388,13 @@ class Capacities:
         """Set what each class has of its rate; returns what is left of the capacity."""
         rates = [one.promised for one in classes]
         wanted = [min(one.demand, one.promised) for one in classes]
-        pool.shrunk = part = 1.0
+        pool.shrunk = pool.bare = 1.0
         if sum(wanted) > room:
             # Classes that are promised nothing have no more together than one of them, before a promise is broken.
             together = sum(one.promised for one in classes if not one.terms.rate)
             if together > pool.rate * UNPROMISED_PART:
-                part = pool.rate * UNPROMISED_PART / together
-                rates = [one.promised * (1.0 if one.terms.rate else part) for one in classes]
+                pool.bare = pool.rate * UNPROMISED_PART / together
+                rates = [one.promised * (1.0 if one.terms.rate else pool.bare) for one in classes]
                 wanted = [min(one.demand, rate) for one, rate in zip(classes, rates, strict=True)]
         if sum(wanted) > room:
             wanted = fill(wanted, rates, room)
@@ -326,7 +402,7 @@ class Capacities:
             pool.shrunk = max(largest, UNPROMISED_PART)  # where exempt classes use all of it
         for one, rate in zip(classes, wanted, strict=True):
             one.rate = rate
-            self._set(rate_key(one.key), pool.shrunk * (1.0 if one.terms.rate else part), 1.0, leases)
+            self._shrink(one, pool.shrunk * (1.0 if one.terms.rate else pool.bare), leases)
         return max(0.0, room - sum(wanted))
 
     def _lend(

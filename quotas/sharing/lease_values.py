@@ -10,6 +10,9 @@ A *loan* is a part of a capacity that a class has beyond its rate (`capacities`)
 LOAN_MARK before it. Loans are leased as shares are, except that their default is nothing, and that they are valid for
 LOAN_MS only: a process that is cut off borrows nothing.
 
+A *factor* is the part of their rates that classes of a capacity have, where more is promised than there is. Its key
+begins with FACTOR_MARK. It is no share: each lessee is told the same (`parts`).
+
 A *session* is one ordered exchange of reports and grants. Both are numbered without gaps and contain only changes, so a
 missing one ends the session, and the next session begins with the whole state. All transmitted times are durations.
 """
@@ -30,6 +33,7 @@ KEYS_MAX: Final = 10_000  # with shares of their own; the clients of further key
 WEIGHT_MAX: Final = 1e9
 LOAN_MARK: Final = "+"
 LOAN_MS: Final = 1000
+FACTOR_MARK: Final = "*"
 
 
 def loan_key(key: str) -> str:
@@ -46,9 +50,37 @@ def rate_key(loan: str) -> str:
     return loan[len(LOAN_MARK) :]
 
 
+def quota_key_of(key: str) -> str:
+    """Return the quota key of a key that is no loan key.
+
+    >>> quota_key_of("producer_byte_rate@-1 -=:reports"), quota_key_of("follower.replication.throttled.rate 3")
+    ('producer_byte_rate', 'follower.replication.throttled.rate')
+    """
+    return key.partition(" ")[0].partition("@")[0]
+
+
 def is_loan(key: str) -> bool:
     """Whether this is the key of a class's loans."""
     return key.startswith(LOAN_MARK)
+
+
+def factor_key(quota_key: str, broker: int, *, promised: bool) -> str:
+    """Return the key of the factor of a capacity's classes.
+
+    Args:
+        quota_key: of the capacity.
+        broker: of the capacity; -1 for that of the cluster.
+        promised: whether it is that of classes with a promised rate; else of those without.
+
+    >>> factor_key("producer_byte_rate", -1, promised=True)
+    '*producer_byte_rate@-1'
+    """
+    return f"{FACTOR_MARK}{quota_key}@{broker}{'' if promised else ' unpromised'}"
+
+
+def is_factor(key: str) -> bool:
+    """Whether this is the key of a factor."""
+    return key.startswith(FACTOR_MARK)
 
 
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -134,7 +166,8 @@ class Report(NamedTuple):
         number: counts the reports of the lessee, without gaps within a session.
         applied: the version of the last grants that are in force here, and in all processes below.
         wishes: the demands that have changed, by key; None ends one.
-        held: if this report opens a session, the shares that the lessee may be using, by key, also of `DEFAULT_KEY`.
+        held: if this report opens a session, the shares that the lessee may be using, by key, also of `DEFAULT_KEY`;
+            and the factors that it was told.
         lessees_max: as the lessee is configured.
     """
 
@@ -156,7 +189,7 @@ class Grants(NamedTuple):
         version: counts the grants of a session, without gaps.
         number: the number of the last report that has arrived; the lease begins at the time when that was sent.
         lease_ms: the length of the lease.
-        shares: the shares that have changed; None: the key has no share of its own any more.
+        shares: the shares that have changed; None: the key has no share of its own any more. Also factors; None: 1.
         complete: whether these are the first grants of a session: keys without a share in them have none of their own.
         lessees_max: the largest `lessees_max` that any process is configured with.
     """

@@ -24,7 +24,7 @@ confirmed as the lessor (`confirm`) after the end of that lease, and it stops wi
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from math import inf
 from typing import Final
@@ -41,6 +41,7 @@ from quotas.sharing.lease_values import (
     LesseeId,
     Report,
     Wish,
+    is_factor,
     is_loan,
 )
 
@@ -331,6 +332,7 @@ class Lessor:
         self._idle: dict[str, int] = {}  # keys without a demand, and since when
         self._demands: set[str] = set()  # keys whose demand has changed since it was last asked for
         self._pinned: set[str] = set()
+        self._factors: dict[str, float] = {}  # as told to all lessees
         self._sessions = 0
         self._even = True  # whether all lessees have their default share
 
@@ -404,6 +406,17 @@ class Lessor:
         if not wishes:
             return None
         return Wish(min(1.0, sum(wish.wanted for wish in wishes)), sum(wish.weight for wish in wishes))
+
+    def tell(self, factors: Mapping[str, float]) -> None:
+        """Tell all lessees these factors with the next grants, in place of those told before."""
+        before = self._factors
+        if factors == before:
+            return
+        changes: dict[str, float | None] = {key: None for key in before if key not in factors}
+        changes |= {key: factor for key, factor in factors.items() if factor != before.get(key)}
+        self._factors = dict(factors)
+        for lessee in self._lessees.values():
+            lessee.changes |= changes
 
     def configure(self, terms: LeaseTerms) -> None:
         """Change the terms of leases; the next grants adapt the shares to them."""
@@ -539,8 +552,11 @@ class Lessor:
         held = report.held
         default = held.get(DEFAULT_KEY, self.terms.equal)
         self._default.parts[name], self._nothing.parts[name] = Part(default), Part(0.0)
+        told = {key: held[key] for key in held if is_factor(key)}
+        if told and len(self._factors) < KEYS_MAX:  # by a predecessor: it holds until this lessor knows more
+            self.tell(told | self._factors)
         for key in held:
-            if key != DEFAULT_KEY:
+            if key != DEFAULT_KEY and key not in told:
                 self._named(key, KEYS_MAX)  # what is in use counts, also beyond the bound of new keys
         for key, shares in self._keys.items():
             before = shares.parts.get(name)
@@ -550,6 +566,7 @@ class Lessor:
             self._changed.add(key)
         lessee.changes = {DEFAULT_KEY: default}
         lessee.changes |= {key: shares.parts[name].share for key, shares in self._keys.items()}
+        lessee.changes |= self._factors
         return lessee
 
     def _newcomer(self, run: int) -> _Lessee:

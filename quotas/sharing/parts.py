@@ -5,6 +5,10 @@ A fleet's keys are divided into a fixed number of parts, the same in all members
 and `lessee`: sessions, leases, learning and rosters of different parts have nothing to do with each other. So a key is
 never shared more than once, as long as all members agree on the number of parts, which the Kafka group ensures.
 
+A capacity is divided by one lessor among all its classes: their loans belong to the part of the capacity, and their
+rates to parts of their own. Where more is promised than there is, the lessor of the capacity tells all members by which
+factor the rates shrink, and each member uses it for the rates that it leases to others itself (`capacities`).
+
 `Parts` is what the rest of a process sees in place of one `Lessee`.
 """
 
@@ -12,7 +16,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 from zlib import crc32
 
-from quotas.sharing.lease_values import DEFAULT_KEY, LOAN_MARK, Grants, LeaseTerms, LesseeId, Report, Wish
+from quotas.definitions.kinds import capacity_key
+from quotas.sharing.lease_values import (
+    DEFAULT_KEY,
+    Grants,
+    LeaseTerms,
+    LesseeId,
+    Report,
+    Wish,
+    is_factor,
+    is_loan,
+    loan_key,
+    quota_key_of,
+    rate_key,
+)
 from quotas.sharing.lessee import Lessee
 
 PARTS_MAX: Final = 64
@@ -20,14 +37,28 @@ _STEP_MS: Final = 50  # the demands of all parts are computed together, at most 
 
 
 def part_of(key: str, parts: int) -> int:
-    """Return the number of the part to which a key belongs; a loan belongs to the part of its rate.
+    """Return the number of the part to which a key belongs; a loan belongs to the part of its capacity.
 
     >>> part_of("producer_byte_rate@-1 -=:a", 1), part_of("producer_byte_rate@-1 -=:a", 64)
     (0, 24)
-    >>> part_of("+producer_byte_rate@-1 -=:a", 64)
-    24
+    >>> part_of("+producer_byte_rate@-1 -=:a", 64) == part_of_capacity("producer_byte_rate", 64)
+    True
     """
-    return crc32(key.removeprefix(LOAN_MARK).encode("utf-8", "surrogatepass")) % parts
+    if is_loan(key):
+        return part_of_capacity(capacity_key(quota_key_of(rate_key(key))), parts)
+    return _hashed(key, parts)
+
+
+def part_of_capacity(quota_key: str, parts: int) -> int:
+    """Return the number of the part whose lessor divides the capacities with this quota key, of all brokers.
+
+    A capacity of the cluster may have classes at each broker, so those of one direction are not in several parts.
+    """
+    return _hashed(loan_key(quota_key), parts)
+
+
+def _hashed(key: str, parts: int) -> int:
+    return crc32(key.encode("utf-8", "surrogatepass")) % parts
 
 
 class Leasing(Protocol):
@@ -52,10 +83,12 @@ class Parts:
     Attributes:
         lessees: the same.
         turn: the part whose report or grants are being handled (`PartLeasing`).
+        told: the factors of the capacities of each part.
     """
 
     def __init__(self, lessees: Sequence[Lessee]) -> None:
         self.lessees = lessees
+        self.told: list[dict[str, float]] = [{} for _ in lessees]
         self.turn = 0
         self.stepped_ms = -_STEP_MS
         self._now_ms = -1
@@ -141,8 +174,16 @@ class Parts:
 
     @property
     def loans_lapsed(self) -> bool:
-        """Whether loans have ended that the next grants renew."""
-        return any(lessee.loans_lapsed for lessee in self.lessees)
+        """Whether loans have ended that the next grants of the part whose turn it is renew."""
+        return self.lessees[self.turn].loans_lapsed
+
+    def factors(self, now_ms: int) -> dict[str, float]:
+        """Return the factors of all capacities, as told by lessors whose lease is in force; others are 1."""
+        found: dict[str, float] = {}
+        for lessee, told in zip(self.lessees, self.told, strict=True):
+            if told and lessee.leased(now_ms):
+                found |= told
+        return found
 
     @property
     def named(self) -> Iterable[str]:
@@ -203,12 +244,31 @@ class PartLeasing:
     def report(self, now_ms: int) -> Report | None:
         """Return the report of this part to send to its lessor now; None if none is due."""
         parts, lessee = self._parts, self._parts.lessees[self._part]
+        report = None
         if now_ms >= parts.stepped_ms + _STEP_MS or not lessee.leased(now_ms):
             parts.stepped_ms, parts.turn = now_ms, self._part
-            return self._leasing.report(now_ms)
-        return lessee.report(now_ms) if lessee.due(now_ms) else None
+            report = self._leasing.report(now_ms)
+        elif lessee.due(now_ms):
+            report = lessee.report(now_ms)
+        told = parts.told[self._part]
+        if report is not None and told and not report.session and lessee.leased(now_ms):
+            # A lessor that begins tells them on, until it has divided the capacity itself.
+            return report._replace(held={**report.held, **told})
+        return report
 
     def take(self, grants: Grants, now_ms: int) -> bool:
         """Apply the grants of this part's lessor; return False if they were ignored."""
-        self._parts.turn = self._part
-        return self._leasing.take(grants, now_ms)
+        parts = self._parts
+        parts.turn = self._part
+        factors = {key: factor for key, factor in grants.shares.items() if is_factor(key)}
+        if factors:
+            shares = {key: share for key, share in grants.shares.items() if key not in factors}
+            grants = grants._replace(shares=shares)
+        if not self._leasing.take(grants, now_ms):
+            return False
+        if factors or grants.complete:
+            told = {} if grants.complete else parts.told[self._part]
+            parts.told[self._part] = {
+                key: factor for key, factor in (told | factors).items() if factor is not None
+            }
+        return True

@@ -1,5 +1,7 @@
 """How a capacity is divided: at most all of it, rates first, max-min by weight, more for a larger weight."""
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,6 +60,9 @@ class Divided:
 
     def resized(self, key: str) -> None:
         """Nothing is leased here."""
+
+    def tell(self, factors: Mapping[str, float]) -> None:
+        """All keys have one lessor."""
 
     def parts(self, name: str) -> tuple[float, float]:
         """The bytes/s that a class may have of its rate, and beyond it."""

@@ -1,8 +1,9 @@
 """`make simulate`: fleets with faults in virtual time, one seed after the other, on all processors.
 
 Each seed is run twice: with all faults, where shares are compared with the bound, and with members that are never cut
-off, where bytes are. Each tenth is run with a capacity as well (`capacity_fleet`, `capacity_calm`). A seed that fails
-is printed; `--first SEED --seeds 1` repeats it. A whole run is written into docs/benchmarks.md.
+off, where bytes are. Each tenth is run with a capacity as well (`capacity_fleet`, `capacity_calm`), half of those with
+the keys in parts. A seed that fails is printed; `--first SEED --seeds 1` repeats it. A whole run is written into
+docs/benchmarks.md.
 """
 
 import argparse
@@ -27,6 +28,7 @@ _SEEDS: Final = 100_000
 _AT_ONCE: Final = 1024
 _CHUNK: Final = 8
 _CAPACITY_EACH: Final = 10  # of so many seeds one is run with a capacity
+_PARTS: Final = 3
 _SHOWN: Final = 20  # after so many seeds the bar is printed again
 _BAR: Final = 40
 
@@ -56,9 +58,10 @@ def simulate(seed: int) -> Result:
         share = chaotic(seed).worst
         burst = chaotic(seed, NO_CUT_OFF).ledger.worst
         if seed % _CAPACITY_EACH == 0:
-            capacity_fleet.chaotic(seed)
-            capacity = capacity_fleet.chaotic(seed, NO_CUT_OFF).largest
-            problems += capacity_calm.problems(seed)
+            parts = _PARTS if seed // _CAPACITY_EACH % 2 else 1
+            capacity_fleet.chaotic(seed, parts=parts)
+            capacity = capacity_fleet.chaotic(seed, NO_CUT_OFF, parts=parts).largest
+            problems += capacity_calm.problems(seed, parts)
     except AssertionError as error:
         return Result(seed, str(error))
     if burst > 1:

@@ -22,6 +22,7 @@ RETURN_MS: Final = 14_000
 _TRIP_MS: Final = 14  # of a request and its response: four ways of 3.5 ms
 _SMOOTH_MS: Final = 150
 PROCESSES: Final = ((1, 1), (1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (3, 2))  # members, workers of each
+FLEETS: Final = tuple(one for one in PROCESSES if one[0] > 1)
 
 
 class Run(NamedTuple):
@@ -54,13 +55,13 @@ class Run(NamedTuple):
         return promised <= 0.99 * self.world.rate and not any(one.exempt for one in self.terms.values())
 
 
-def run(seed: int) -> Run:
-    """Run a world that the seed describes."""
+def run(seed: int, parts: int = 1) -> Run:
+    """Run a world that the seed describes; with several parts of the keys, it is a fleet."""
     draw = Random(f"calm {seed}")
     case = draw_case(draw)
-    members, workers = draw.choice(PROCESSES)
+    members, workers = draw.choice(PROCESSES if parts == 1 else FLEETS)
     consumes = draw.random() < 0.4
-    world = CapacityWorld(case.rate, case.terms, members=members, workers=workers, seed=seed)
+    world = CapacityWorld(case.rate, case.terms, members=members, workers=workers, seed=seed, parts=parts)
     offered: dict[str, float | None] = {}
     each: dict[str, int] = {}
     away: set[str] = set()
@@ -96,9 +97,9 @@ def run(seed: int) -> Run:
     return Run(world, case.terms, case.sizes, each, offered, frozenset(away), members * workers, bursty)
 
 
-def problems(seed: int) -> Iterator[str]:
+def problems(seed: int, parts: int = 1) -> Iterator[str]:
     """Yield what a seed has shown that should not be."""
-    found = run(seed)
+    found = run(seed, parts)
     yield from _divided(found, 4000, found.away)
     yield from _returned(found)
     yield from _divided(found, 18_000, frozenset())

@@ -5,7 +5,7 @@ passes than `bound` allows.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final
 
@@ -18,10 +18,11 @@ from quotas.options import EngineOptions
 from quotas.sharing.budgets import Budgets, budget_key
 from quotas.sharing.capacities import Capacities
 from quotas.sharing.lease_values import Grants, Report, loan_key
+from quotas.sharing.parts import Parts
 from quotas.throttles.bandwidth import Throttle
 from tests.simulation.capacity_cases import draw_case, stated
 from tests.simulation.fleet_faults import ALL_FAULTS, SHORT_MS, Faults
-from tests.simulation.fleet_processes import MemberProcess, Worker
+from tests.simulation.fleet_processes import Holder, MemberProcess, Worker
 from tests.simulation.fleet_world import MEMBERS_MAX, World
 
 WINDOW_MS: Final = 10_000
@@ -121,7 +122,7 @@ class CapacityFleet(World):
         lent: the largest part of the capacity that loans in use were together.
     """
 
-    def __init__(self, seed: int, faults: Faults) -> None:
+    def __init__(self, seed: int, faults: Faults, parts: int = 1) -> None:
         draw = Random(f"capacity {seed}")
         self.case = draw_case(draw)
         self.definitions = stated(self.case.rate, self.case.terms)
@@ -135,7 +136,7 @@ class CapacityFleet(World):
         self._limiters: dict[tuple[str, Worker], int] = {}  # and when a request of each last passed
         members, workers = draw.randint(1, MEMBERS_MAX), draw.randint(1, 3)
         self.connections = max(1.0, members * workers * _CONNECTIONS_MAX / 2)
-        super().__init__(seed, members, workers, faults, SHORT_MS)
+        super().__init__(seed, members, workers, faults, SHORT_MS, parts)
         keys = tuple(
             budget_key((PRODUCE.key, BucketKey(None, name), ALL_BROKERS)) for name in self.case.terms
         )
@@ -148,9 +149,16 @@ class CapacityFleet(World):
         worker.tick()
         return worker
 
-    def divider(self) -> Callable[[str], float]:
+    def divider(self, holder: Holder) -> Callable[[str], float]:
         """Return what divides the capacity at a new holder."""
-        return Capacities(lambda: self.definitions)
+        if len(self.seats) == 1:
+            return Capacities(lambda: self.definitions)
+
+        def told() -> Mapping[str, float]:
+            lessee = None if holder.home is None else holder.home.member.lessee
+            return lessee.factors(holder.now_ms) if isinstance(lessee, Parts) else {}
+
+        return Capacities(lambda: self.definitions, told)
 
     def passes(self, name: str, worker: Worker, size: int) -> None:
         """Requests of a class pass at a worker."""
@@ -191,9 +199,9 @@ class CapacityFleet(World):
         super().chaos()
 
 
-def chaotic(seed: int, faults: Faults = ALL_FAULTS, seconds: int = 20) -> CapacityFleet:
+def chaotic(seed: int, faults: Faults = ALL_FAULTS, seconds: int = 20, parts: int = 1) -> CapacityFleet:
     """Run a fleet with faults; an AssertionError names what was exceeded."""
-    world = CapacityFleet(seed, faults)
+    world = CapacityFleet(seed, faults, parts)
     world.chaos()
     world.run(seconds * 1000)
     return world

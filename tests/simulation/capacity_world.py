@@ -1,7 +1,7 @@
 """A capacity in virtual time: clients of several processes, whose loans come from one lessor.
 
     one process                 its engine, and a lessor of its own
-    a fleet                     a holder, members, and workers of each; messages take some ms
+    a fleet                     a holder of each part of the keys, members, and workers of each; messages take some ms
 
 The clients are those of `quota_world`; the sharing is the code that runs.
 """
@@ -17,10 +17,11 @@ from quotas.engine import Engine
 from quotas.options import EngineOptions
 from quotas.sharing.budgets import Budgets
 from quotas.sharing.capacities import Capacities
-from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId
+from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor, SessionLostError
 from quotas.sharing.member import Member
+from quotas.sharing.parts import Leasing, PartLeasing, Parts
 from tests.simulation.capacity_cases import stated
 from tests.simulation.quota_world import ClientOptions, Gate, World
 
@@ -44,12 +45,18 @@ class Worker:
 
 @dataclass(eq=False)
 class Node:
-    """A lessor of workers: a process's own, or a member of a fleet."""
+    """A lessor of workers: a process's own, or a member of a fleet.
+
+    Attributes:
+        links: the member's leases of each part of the keys, and what uses them.
+        cut: the parts whose holder it does not reach.
+    """
 
     lessor: Lessor
     workers: list[Worker] = field(default_factory=list)
     member: Member | None = None
-    cut: bool = False
+    links: list[tuple[Lessee, Leasing]] = field(default_factory=list)
+    cut: set[int] = field(default_factory=set)
 
 
 class CapacityWorld:
@@ -60,6 +67,7 @@ class CapacityWorld:
         members: 1 without a fleet.
         workers: of each member.
         delay_ms: the longest time of a message between members.
+        parts: of the keys of a fleet; the holder of each is one member, in turn.
     """
 
     def __init__(
@@ -71,19 +79,19 @@ class CapacityWorld:
         workers: int = 1,
         seed: int = 1,
         delay_ms: int = 5,
+        parts: int = 1,
     ) -> None:
         self.rate = rate
         self.definitions = stated(rate, classes)
         self.random = Random(seed)
         self.delay_ms = delay_ms
-        self.capacities = Capacities(lambda: self.definitions)
+        self.capacities = Capacities(lambda: self.definitions)  # of a process by itself, or the only part
         self.names: dict[int, str] = {}
         self.nodes: list[Node] = []
-        self.holder: Lessor | None = None
-        if members > 1:
-            self.holder = Lessor(LeaseTerms(15_000, 1000, members), 99, self.capacities, 0, 0)
+        self.parts = parts
         for number in range(members):
             self.nodes.append(self._node(number, members, workers))
+        self.holders = [self._holder(part, members) for part in range(parts)] if members > 1 else []
         self.workers = [worker for node in self.nodes for worker in node.workers]
         self.world = World(self._gate, seed)
         self._turn: dict[str, int] = {}
@@ -92,15 +100,28 @@ class CapacityWorld:
         for node in self.nodes:
             self.world.at(2, partial(self._step_node, node))
 
+    def _holder(self, part: int, members: int) -> Lessor:
+        home = self.nodes[part % members].member
+        lessee = None if home is None else home.lessee
+        capacities = self.capacities
+        if isinstance(lessee, Parts):
+            capacities = Capacities(lambda: self.definitions, lambda: lessee.factors(self.world.now_ms))
+        return Lessor(LeaseTerms(15_000, 1000, members), 99 + part, capacities, 0, 0)
+
     def _node(self, number: int, members: int, workers: int) -> Node:
         alone = members * workers == 1
         terms = LeaseTerms(15_000, 100, workers, never_lent=0.0 if alone else 0.005)
         if members == 1:
             node = Node(Lessor(terms, number + 1, self.capacities, 0, 0))
         else:
-            lessee = Lessee(LeaseTerms(15_000, 1000, members), LesseeId(f"m{number}", number + 1), 0)
-            member = Member(lessee, terms, 0)
-            node = Node(member.workers, member=member)
+            name = LesseeId(f"m{number}", number + 1)
+            lessees = [Lessee(LeaseTerms(15_000, 1000, members), name, 0) for _ in range(self.parts)]
+            parts = Parts(lessees) if self.parts > 1 else None
+            member = Member(parts or lessees[0], terms, 0)
+            links = [
+                member if parts is None else PartLeasing(parts, member, part) for part in range(self.parts)
+            ]
+            node = Node(member.workers, member=member, links=list(zip(lessees, links, strict=True)))
         for one in range(workers):
             whole = 1.0 if alone else None
             cut_off = 1.0 if alone else terms.least
@@ -135,9 +156,10 @@ class CapacityWorld:
         world, now_ms = self.world, self.world.now_ms
         world.at(now_ms + STEP_MS, partial(self._step_node, node))
         if node.member is not None:
-            report = node.member.report(now_ms)
-            if report is not None and not node.cut:
-                self._send(partial(self._hold, node, report))
+            for part, (_, link) in enumerate(node.links):
+                report = link.report(now_ms)
+                if report is not None and part not in node.cut:
+                    self._send(partial(self._hold, node, part, report))
             found = node.member.grants(now_ms)
         else:
             found = node.lessor.grants(now_ms)
@@ -146,22 +168,21 @@ class CapacityWorld:
             if not worker.cut:
                 worker.take(grants, now_ms)
 
-    def _hold(self, node: Node, report: object) -> None:
-        assert self.holder is not None
+    def _hold(self, node: Node, part: int, report: Report) -> None:
+        holder = self.holders[part]
         try:
-            self.holder.report(report, self.world.now_ms)  # type: ignore[arg-type]
+            holder.report(report, self.world.now_ms)
         except SessionLostError:
-            if node.member is not None and isinstance(node.member.lessee, Lessee):
-                node.member.lessee.lose()
-        for name, grants in self.holder.grants(self.world.now_ms):
+            node.links[part][0].lose()
+        for name, grants in holder.grants(self.world.now_ms):
             to = next(
                 node for node in self.nodes if node.member is not None and node.member.lessee.name == name
             )
-            self._send(partial(self._grant, to, grants))
+            self._send(partial(self._grant, to, part, grants))
 
-    def _grant(self, node: Node, grants: Grants) -> None:
-        if not node.cut and node.member is not None:
-            node.member.take(grants, self.world.now_ms)
+    def _grant(self, node: Node, part: int, grants: Grants) -> None:
+        if part not in node.cut:
+            node.links[part][1].take(grants, self.world.now_ms)
 
     def _send(self, act: Callable[[], object]) -> None:
         self.world.at(self.world.now_ms + self.random.randint(1, self.delay_ms), act)

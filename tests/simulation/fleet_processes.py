@@ -207,7 +207,7 @@ class Holder(Process):
         if self.lessor is None:
             past = self.past or Committed(0, frozenset())
             self.lessor = Lessor(
-                world.terms, self.run_id, world.divider(), self.now_ms, past.lasting_ms, past.lessees
+                world.terms, self.run_id, world.divider(self), self.now_ms, past.lasting_ms, past.lessees
             )
             for run, ended_ms in {} if self.home is None else self.home.ended.items():
                 self.lessor.ended(run, ended_ms)

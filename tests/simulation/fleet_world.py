@@ -107,7 +107,7 @@ class World(Clock):
         worker.tick()
         return worker
 
-    def divider(self) -> Callable[[str], float]:
+    def divider(self, holder: Holder) -> Callable[[str], float]:
         """Return what a holder asks which part of a key it may lease."""
         return lambda _: 1.0
 

@@ -3,6 +3,12 @@
 import pytest
 
 from quotas.definitions.classes import SHARED_BURST_SECONDS, Terms
+from quotas.definitions.entities import BucketKey
+from quotas.definitions.kinds import PRODUCE
+from quotas.limiters.limiter import ALL_BROKERS
+from quotas.sharing.budgets import budget_key
+from quotas.sharing.lease_values import loan_key
+from quotas.sharing.parts import Parts, part_of_capacity
 from tests.simulation import capacity_calm, capacity_fleet
 from tests.simulation.capacity_world import MB, CapacityWorld
 from tests.simulation.clock import largest_window
@@ -13,6 +19,7 @@ FAULT_SEEDS = 30
 RATE = 8 * MB
 TERMS = {"a": Terms(4 * MB, RATE), "b": Terms(2 * MB, RATE), "c": Terms(1 * MB, RATE, 2.0)}
 PROCESSES = pytest.mark.parametrize(("members", "workers"), [(1, 1), (1, 4), (2, 2)])
+PARTS = 3  # of the keys of a fleet
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 15))
@@ -21,13 +28,27 @@ def test_classes_have_their_rates_and_their_parts_of_what_is_left(first: int) ->
     assert not {seed: found for seed, found in problems.items() if found}
 
 
-def test_loans_are_at_most_the_capacity_whatever_goes_wrong() -> None:
-    lent = max(capacity_fleet.chaotic(seed).lent for seed in range(FAULT_SEEDS))  # it compares at each event
-    assert lent > 0.5, "nothing was lent"
+def test_classes_have_the_same_where_the_keys_are_in_several_parts() -> None:
+    problems = {seed: list(capacity_calm.problems(seed, PARTS)) for seed in range(SEEDS // 2)}
+    assert not {seed: found for seed, found in problems.items() if found}
 
 
-def test_what_passes_in_10_s_is_bounded_while_no_member_is_cut_off() -> None:
-    worst = {seed: capacity_fleet.chaotic(seed, NO_CUT_OFF).largest for seed in range(FAULT_SEEDS)}
+def test_factors_that_do_not_arrive_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Parts, "factors", lambda *_: {})
+    assert any(list(capacity_calm.problems(seed, PARTS)) for seed in range(SEEDS))
+
+
+@pytest.mark.parametrize("parts", [1, PARTS])
+def test_loans_are_at_most_the_capacity_whatever_goes_wrong(parts: int) -> None:
+    lent = max(capacity_fleet.chaotic(seed, parts=parts).lent for seed in range(FAULT_SEEDS))
+    assert lent > 0.5, "nothing was lent"  # what is too much is found at each event
+
+
+@pytest.mark.parametrize("parts", [1, PARTS])
+def test_what_passes_in_10_s_is_bounded_while_no_member_is_cut_off(parts: int) -> None:
+    worst = {
+        seed: capacity_fleet.chaotic(seed, NO_CUT_OFF, parts=parts).largest for seed in range(FAULT_SEEDS)
+    }
     assert {seed: part for seed, part in worst.items() if part > 1} == {}
     assert max(worst.values()) > 0.5, "no capacity was used"
 
@@ -49,6 +70,24 @@ def test_what_is_left_is_lent_by_weight_and_given_back_within_a_second(members: 
     assert world.rate_of("a", 30_000, 31_000) >= 0.95 * 4 * MB
     for name, due in (("a", 4.25), ("b", 2.25), ("c", 1.5)):
         assert world.rate_of(name, 33_000, 45_000) == pytest.approx(due * MB, rel=0.03)
+
+
+def test_a_member_cut_off_from_the_holder_of_the_capacity_has_its_rates_and_borrows_nothing() -> None:
+    world = CapacityWorld(RATE, TERMS, members=2, parts=PARTS)
+    for name in TERMS:
+        world.add(name, 4)
+    part = part_of_capacity(PRODUCE.key, PARTS)
+    world.world.at(20_000, lambda: world.nodes[1].cut.add(part))
+    world.world.run(40_000)
+    (_, one), (_, cut) = ((node, node.workers[0]) for node in world.nodes)
+    for name, terms in TERMS.items():
+        key = budget_key((PRODUCE.key, BucketKey(None, name), ALL_BROKERS))
+        assert cut.lessee.share(loan_key(key), 30_000) == 0
+        assert cut.lessee.share(key, 30_000) == pytest.approx(0.5, rel=0.05)
+        assert one.lessee.share(loan_key(key), 30_000) > 0
+        # Half of the rate passes at each.
+        assert world.rate_of(name, 22_000, 34_000) >= 0.97 * terms.rate
+    assert sum(world.rate_of(name, 22_000, 34_000) for name in TERMS) <= 1.02 * RATE
 
 
 @PROCESSES

@@ -65,7 +65,7 @@ async def main(name: str, port: str, bootstrap: str, group: str, secret: str, pa
     brokers = [
         (host, int(number)) for host, _, number in (one.rpartition(":") for one in bootstrap.split(","))
     ]
-    capacities = Capacities(Definitions)
+    capacities = [Capacities(Definitions) for _ in range(options.parts)]
     leasing, facts = Hungry(lessee, keys), lambda: {"members_max": "4"}
     fleet = Fleet(options, lessee, leasing, facts, Access(brokers), capacities)
     await fleet.start()

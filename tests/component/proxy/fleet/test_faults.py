@@ -209,7 +209,7 @@ async def test_member_is_ready_when_it_has_shares_and_without_any_after_the_leng
     clock = [0]
     leased, alone = (new_lessee(options, 0) for _ in range(2))
     members = [
-        Fleet(options, one, Budgets(one), dict, None, Capacities(Definitions), now_ms=lambda: clock[0])
+        Fleet(options, one, Budgets(one), dict, None, [Capacities(Definitions)], now_ms=lambda: clock[0])
         for one in (leased, alone)
     ]
     assert [bool(member.not_ready) for member in members] == [True, True]

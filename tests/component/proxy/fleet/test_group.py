@@ -623,7 +623,7 @@ async def elected(
     figures, terms = FleetFigures(), fleet_terms(OPTIONS)
     port = HolderPort(OPTIONS.members_max, secret, now_ms, figures)
     access = Access([("127.0.0.1", 1)])
-    capacities = Capacities(Definitions)
+    capacities = [Capacities(Definitions)]
     found = Elected(OPTIONS, access, port, lambda: terms, capacities, now_ms, figures, tell, secret=secret)
     if bound:
         found.bound()

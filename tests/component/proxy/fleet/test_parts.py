@@ -133,7 +133,7 @@ class Member:
         self.lessee = lessee
         budgets = Budgets(lessee)
         budgets.wanted = dict.fromkeys(KEYS, Wish(1.0, 1.0))
-        capacities, facts = Capacities(Definitions), lambda: {"members_max": "4"}
+        capacities, facts = [Capacities(Definitions) for _ in range(PARTS)], lambda: {"members_max": "4"}
         self.fleet = Fleet(options, lessee, budgets, facts, Access([]), capacities)
         self.task: asyncio.Task[None] | None = None
 

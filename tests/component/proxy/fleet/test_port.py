@@ -248,7 +248,7 @@ async def test_short_secret_is_refused_at_the_start(tmp_path: Path, bind: Addres
     short.write_text("secret")
     options = FleetOptions(bind=bind, holder=Address("h", 1), secret_file=short)
     lessee = new_lessee(options, now_ms())
-    found = Fleet(options, lessee, Budgets(lessee), dict[str, str], None, Capacities(Definitions))
+    found = Fleet(options, lessee, Budgets(lessee), dict[str, str], None, [Capacities(Definitions)])
     with pytest.raises(
         StartError, match=r"^fleet\.secret_file: the secret in .* has 6 bytes, and at least 32"
     ):

@@ -99,13 +99,6 @@ def test_promises_that_cannot_be_kept_are_warnings(quotas: list[str], warnings: 
     assert list(capacity_warnings(found(*quotas), "broker")) == warnings
 
 
-def test_capacity_of_a_fleet_in_parts_has_no_effect() -> None:
-    definitions = found()
-    assert [one for one in capacity_warnings(definitions, "broker", 2) if "parts" in one] == [
-        "[[capacity]] has no effect with fleet.parts = 2: one holder has to divide it"
-    ]
-
-
 def test_terms_without_a_capacity_have_no_effect() -> None:
     definitions = parse(quota('user = "ann"', "weight = 2"))
     assert list(capacity_warnings(definitions, "broker")) == [

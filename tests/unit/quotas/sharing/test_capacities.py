@@ -9,7 +9,7 @@ from quotas.definitions.entities import BucketKey
 from quotas.limiters.limiter import ALL_BROKERS
 from quotas.sharing.budgets import budget_key
 from quotas.sharing.capacities import LEND_MS, Capacities
-from quotas.sharing.lease_values import Wish, loan_key
+from quotas.sharing.lease_values import DEFAULT_KEY, Wish, factor_key, loan_key
 
 PRODUCE = "producer_byte_rate"
 RATE = 8e6
@@ -46,6 +46,11 @@ class Leases:
         self.demands: dict[str, float] = {}
         self.in_use: dict[str, float] = {}
         self.changed: list[str] = []
+        self.keys: list[str] = []
+        self.told: dict[str, float] = {}
+
+    def tell(self, factors: Mapping[str, float]) -> None:
+        self.told = dict(factors)
 
     def demand(self, key: str) -> Wish | None:
         return Wish(self.demands[key], 1) if key in self.demands else None
@@ -60,11 +65,18 @@ class Leases:
 class World:
     """A capacity, and the demands for it."""
 
-    def __init__(self, terms: Mapping[str, Terms], *, cluster: bool = True) -> None:
+    def __init__(
+        self, terms: Mapping[str, Terms], *, cluster: bool = True, factors: Mapping[str, float] | None = None
+    ) -> None:
         self.quotas = Stated(terms, cluster=cluster)
         self.leases = Leases()
-        self.capacities = Capacities(lambda: self.quotas)
+        self.factors = factors
+        self.capacities = Capacities(lambda: self.quotas, None if factors is None else self._told)
         self.now_ms = 0
+
+    def _told(self) -> Mapping[str, float]:
+        assert self.factors is not None
+        return self.factors
 
     def want(self, **demands: float) -> None:
         """Set demands in MB/s, and divide."""
@@ -304,3 +316,63 @@ def test_a_capacity_of_the_cluster_becomes_one_of_each_broker() -> None:
     world.lend()
     # 6 MB/s wanted at each, of which 4 are promised.
     assert [world.capacities(loan_of("a", broker)) * RATE for broker in (1, 2)] == pytest.approx([2e6, 2e6])
+
+
+SHRINK = factor_key(PRODUCE, ALL_BROKERS, promised=True)
+SHRINK_BARE = factor_key(PRODUCE, ALL_BROKERS, promised=False)
+
+
+def test_lessor_of_a_capacity_tells_by_how_much_rates_of_other_lessors_shrink() -> None:
+    world = World({"a": Terms(6e6, RATE), "b": Terms(4e6, RATE)}, factors={})
+    world.want(a=8, b=8)
+    # 8 of 10 MB/s; what is told is a little less, so that it does not change at each division.
+    assert world.leases.told[SHRINK] == world.leases.told[SHRINK_BARE] == pytest.approx(0.797)
+    assert world.capacities(rate_of("a")) == 1.0  # until it is told so itself
+    told = world.leases.told
+    world.want(a=8, b=7.99)
+    assert world.leases.told == told
+    world.want(b=1)
+    assert world.leases.told == {}
+    world.want(b=8)
+    world.quotas.stated, world.quotas.revision = None, 2
+    world.lend()
+    assert world.leases.told == {}
+
+
+def test_classes_without_a_promise_have_a_factor_of_their_own() -> None:
+    names = [f"bare-{number}" for number in range(10)]
+    world = World({"a": Terms(7.7e6, RATE), **{name: Terms(0, RATE) for name in names}}, factors={})
+    world.want(a=8, **dict.fromkeys(names, 8.0))
+    # All ten have 3 % together, as one of them has elsewhere: a tenth of it each, and what is promised fits then.
+    assert world.leases.told == {SHRINK_BARE: pytest.approx(0.1 - 0.003)}
+
+
+def test_lessor_of_rates_uses_the_factors_that_it_was_told() -> None:
+    terms = {"a": Terms(4e6, RATE), "bare": Terms(0, RATE), "free": Terms(1e6, RATE, exempt=True)}
+    world = World(terms, factors={})
+    world.leases.keys = [*map(rate_of, terms), loan_of("a"), "controller_mutation_rate@-1 -=:a"]
+    world.lend()
+    assert world.leases.changed == []
+    world.factors = {SHRINK: 0.5, SHRINK_BARE: 0.1}
+    world.lend()
+    assert set(world.leases.changed) == {*world.leases.keys} - {loan_of("a")}
+    assert [world.capacities(key) for key in world.leases.keys] == [0.5, 0.1, 1.0, 0.0, 1.0]
+    assert world.capacities(DEFAULT_KEY) == 1.0
+    world.leases.changed.clear()
+    world.lend()
+    assert world.leases.changed == []
+    world.quotas.classes["free"], world.quotas.revision = Terms(1e6, RATE), 2
+    world.lend()
+    assert rate_of("free") in world.leases.changed
+    assert world.capacities(rate_of("free")) == 0.5
+    world.factors = {}
+    world.lend()
+    assert world.capacities(rate_of("a")) == 1.0
+
+
+def test_capacity_of_each_broker_shrinks_the_rates_of_its_own_classes() -> None:
+    world = World({"a": Terms(4e6, RATE)}, cluster=False, factors={})
+    world.leases.keys = [rate_of("a", 1), rate_of("a", 2)]
+    world.factors = {factor_key(PRODUCE, 2, promised=True): 0.5}
+    world.lend()
+    assert [world.capacities(key) for key in world.leases.keys] == [1.0, 0.5]

@@ -273,13 +273,11 @@ def test_policy_kip13_has_no_loans_and_back_has_them() -> None:
     assert process.rate() == pytest.approx(8, rel=0.03)
 
 
-@pytest.mark.parametrize("why", ["kip13", "parts"])
-def test_a_ceiling_alone_does_not_hide_the_default_where_no_capacity_holds(why: str) -> None:
+def test_a_ceiling_alone_does_not_hide_the_default_where_no_capacity_holds() -> None:
     definitions = stated()
     definitions.put(Entity(client_id="a"), {CEILINGS[PRODUCE.key]: 5.0 * MB})
     definitions.put(Entity(client_id=DEFAULT), {PRODUCE.key: 2.0 * MB})
-    process = Process(definitions, "kip13" if why == "kip13" else "schedule")
-    process.engine.lends = why != "parts"
+    process = Process(definitions, "kip13")
     process.begin()
     process.client.refresh(0)
     assert process.client.limit == 2 * MB

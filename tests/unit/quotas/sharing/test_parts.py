@@ -2,11 +2,20 @@
 
 import pytest
 
-from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report, Wish
+from quotas.sharing.lease_values import (
+    DEFAULT_KEY,
+    Grants,
+    LeaseTerms,
+    LesseeId,
+    Report,
+    Wish,
+    factor_key,
+    loan_key,
+)
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
 from quotas.sharing.member import Member
-from quotas.sharing.parts import PartLeasing, Parts, part_of
+from quotas.sharing.parts import PartLeasing, Parts, part_of, part_of_capacity
 
 TERMS = LeaseTerms(15_000, 1000, 4)
 PARTS = 4
@@ -136,6 +145,65 @@ def test_workers_lease_ends_no_later_than_a_part_that_was_cut_off_when_it_began(
     # The process of the workers' lessor may be stopped from now on.
     assert worker.share(key, TERMS.lease_ms - 1) > 0.8
     assert worker.until_ms == parts.lessees[0].until_ms == TERMS.lease_ms
+
+
+def test_loans_of_all_classes_of_a_capacity_are_of_one_part() -> None:
+    keys = [*KEYS, "producer_byte_rate@7 -=:a", "producer_byte_rate@8 g=:web"]
+    assert {part_of(loan_key(key), 64) for key in keys} == {part_of_capacity("producer_byte_rate", 64)}
+    taken = ["catch_up_byte_rate@-1 -=:a", "consumer_byte_rate@-1 -=:a", "leader.replication.throttled.rate 3"]
+    (consumed,) = {part_of(loan_key(key), 64) for key in taken}
+    assert consumed != part_of_capacity("producer_byte_rate", 64)
+
+
+FACTOR = factor_key("producer_byte_rate", -1, promised=True)
+
+
+def test_factor_is_told_to_all_and_is_no_share() -> None:
+    process = Process()
+    process.run(1000)
+    process.lessors[2].tell({FACTOR: 0.8})
+    process.run(2000)
+    assert process.parts.factors(2000) == {FACTOR: 0.8}
+    assert FACTOR not in set(process.parts.named)
+    process.lessors[2].tell({})
+    process.run(4000)
+    assert process.parts.factors(4000) == {}
+
+
+def test_factor_is_told_on_by_the_next_lessor_until_that_knows_more() -> None:
+    process = Process()
+    process.lessors[2].tell({FACTOR: 0.8})
+    process.run(1000)
+    process.lessors[2] = successor = Lessor(TERMS, 9, lambda _: 1.0, 1000, TERMS.lease_ms)
+    process.parts.lessees[2].lose()
+    process.run(3000)
+    assert successor.learning(3000)
+    assert process.parts.factors(3000) == {FACTOR: 0.8}
+    assert FACTOR not in successor.keys
+    other = Lessee(TERMS, LesseeId("b", 2), 3000)
+    successor.report(other.report(3000), 3000)
+    (grants,) = [grants for name, grants in successor.grants(3000) if name == other.name]
+    assert grants.shares[FACTOR] == 0.8
+    successor.tell({})
+    process.run(5000)
+    assert process.parts.factors(5000) == {}
+
+
+def test_factor_ends_with_the_lease_of_its_part() -> None:
+    process = Process()
+    process.lessors[2].tell({FACTOR: 0.8})
+    process.run(3000)
+    for now_ms in range(3000, 20_000, 100):
+        process.exchange(now_ms, range(2))
+    assert process.parts.factors(20_000) == {}
+
+
+def test_process_that_never_had_a_lease_borrows_nothing() -> None:
+    process = Process()
+    process.wishes = {loan_key(KEYS[0]): Wish(1.0, 1.0)}
+    process.run(20_000, range(0))
+    assert process.parts.share(KEYS[0], 20_000) == TERMS.equal
+    assert process.parts.share(loan_key(KEYS[0]), 20_000) == 0
 
 
 def test_any_key_has_a_part() -> None:
