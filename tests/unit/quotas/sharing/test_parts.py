@@ -150,7 +150,11 @@ def test_workers_lease_ends_no_later_than_a_part_that_was_cut_off_when_it_began(
 def test_loans_of_all_classes_of_a_capacity_are_of_one_part() -> None:
     keys = [*KEYS, "producer_byte_rate@7 -=:a", "producer_byte_rate@8 g=:web"]
     assert {part_of(loan_key(key), 64) for key in keys} == {part_of_capacity("producer_byte_rate", 64)}
-    taken = ["catch_up_byte_rate@-1 -=:a", "consumer_byte_rate@-1 -=:a", "leader.replication.throttled.rate 3"]
+    taken = [
+        "catch_up_byte_rate@-1 -=:a",
+        "consumer_byte_rate@-1 -=:a",
+        "leader.replication.throttled.rate 3",
+    ]
     (consumed,) = {part_of(loan_key(key), 64) for key in taken}
     assert consumed != part_of_capacity("producer_byte_rate", 64)
 
