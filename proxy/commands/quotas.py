@@ -69,6 +69,7 @@ _OWN_PARTS: Final = {
     "'from=2026-12-01T00:00:00Z; until=2026-12-24T00:00:00Z'",
 }
 _FILTER_PART: Final = "{part} of the entities; <default> for the default one, * for every name"
+_TIME: Final = "%Y-%m-%d %H:%M"
 _NONE: Final = "no quotas are set"
 _NONE_MATCH: Final = "no quotas are set for this entity"
 
@@ -146,10 +147,12 @@ def _holding(entity: Entity) -> str:
         return ""
     now = datetime.now(UTC)
     when = times.parse(entity.when)
-    period, change = when.period(now), when.next_change(now)
+    period, following = when.period(now), when.next_period(now)
     if period is not None:
-        return " (holds now)" if change is None else f" (holds now, until {change:%Y-%m-%d %H:%M} UTC)"
-    return " (over)" if change is None else f" (next from {change:%Y-%m-%d %H:%M} UTC)"
+        return " (holds now)" if period.end is None else f" (holds now, until {period.end:{_TIME}} UTC)"
+    if following is not None:
+        return f" (next from {following.start:{_TIME}} UTC)"
+    return " (over)" if when.next_change(now) is None else " (does not hold within a week)"
 
 
 async def _set(options: argparse.Namespace, client: QuotaClient) -> int:

@@ -474,12 +474,18 @@ class Definitions:
         """When `elapse` has something to do; None if no entry has times that are still to come."""
         return self._boundaries[0][0] if self._boundaries else None
 
-    def elapse(self, now: datetime, pace: Callable[[Iterable[str]], Iterable[str]] = iter) -> bool:
+    def elapse(
+        self,
+        now: datetime,
+        pace: Callable[[Iterable[str]], Iterable[str]] = iter,
+        changed: Callable[[str, Mapping[str, float], Mapping[str, float]], object] | None = None,
+    ) -> bool:
         """Put in force what holds now, of all entries with times; returns whether any limit in force has changed.
 
         Args:
             now: with a time zone; not earlier than in the call before, unless the clock was set back.
             pace: wraps an iterable in one that may pause between items, since thousands may change at one moment.
+            changed: called with the code of each entity whose limits in force change, and with these before and after.
         """
         if self._now is None or now < self._now:
             self._boundaries = [(now, base) for base in self._timed]  # all are looked at
@@ -487,18 +493,20 @@ class Definitions:
         due: set[str] = set()
         while self._boundaries and self._boundaries[0][0] <= now:
             due.add(heappop(self._boundaries)[1])
-        changed = False
+        differs = False
         for base in pace(sorted(due)):
             timed = self._timed.get(base)
             if timed is None:
                 continue
-            values = timed.values(now)
+            before, values = self.in_force(base), timed.values(now)
             timed.awaited = None
-            if values != self.in_force(base):
+            if values != before:
                 self._put_in_force(base, values)
-                changed = True
+                differs = True
+                if changed is not None:
+                    changed(base, before, values)
             self._await(base, timed)
-        return changed
+        return differs
 
     def term_keys(self) -> Iterator[tuple[Entity, str]]:
         """Yield each capacity, ceiling, weight and exemption that is stated: its entity and quota key."""

@@ -118,20 +118,20 @@ class When(NamedTuple):
 
         Where it holds, or does not hold, for more than a week from now on, it is the end of that week.
         """
-        found = self.period(now)
-        at = (
-            found.end
-            if found
-            else min((one.start for one in _periods(self, now) if one.start > now), default=None)
-        )
+        found, following = self.period(now), self.next_period(now)
+        at = found.end if found else following.start if following else None
         if at is None and self.hours and (self.end is None or now < self.end):
             return now + timedelta(_WEEK_DAYS)
         return at
 
+    def next_period(self, now: datetime) -> Period | None:
+        """Return the next period after `now` that begins within a week; None if there is none, or none is found."""
+        return next((one for one in _periods(self, now) if one.start > now), None)
+
     def periods(self, now: datetime) -> list[Period]:
         """Return the periods around `now`, or after it, that begin within a week; in order, none touching another.
 
-        Hours without a gap are one period, which has begun with the entry.
+        Hours without a gap are one period, which has begun with the entry, and ends with it.
         """
         start = self.start or NEVER
         if not self.hours:
@@ -149,6 +149,9 @@ class When(NamedTuple):
                 found.append(Period(begin, end))
         if found and found[0].start <= now - timedelta(_WEEK_DAYS, hours=12):  # no week has a gap
             found[0] = Period(start, found[0].end)
+        begin, last = found[-1] if found else (now, None)
+        if last is not None and last - begin >= timedelta(_WEEK_DAYS, hours=12):
+            found[-1] = Period(begin, self.end)  # nor has any later one
         return found
 
     def _spans(self, now: datetime) -> Iterator[tuple[datetime, datetime]]:

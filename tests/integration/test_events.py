@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.support.wire import repeating
 BYTES_PER_SECOND = 100_000
 RECORDS = 20_000
 SECONDS_MAX = 120.0
+INSTANT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @pytest.fixture
@@ -78,6 +80,16 @@ def test_quota_change_is_told_with_old_and_new_value_and_who(sluice: SluiceProce
     [reloaded] = events(sluice, "config_reloaded")
     assert (reloaded["ok"], reloaded["quotas_changed"]) == (True, 1)
     assert sluice.metric("sluice_events_total", kind="quota_changed") == 3
+
+    begin = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=5)
+    times = f"from={begin:{INSTANT}}; until={begin + timedelta(seconds=2):{INSTANT}}"
+    command(sluice, "quotas", "set", "--client-id", "reports", "--when", times, "producer_byte_rate=1M")
+    until(lambda: len(events(sluice, "quota_changed")) == 6, "the entry has begun and ended", SECONDS_MAX)
+    *_, stated, begun, ended = events(sluice, "quota_changed")
+    assert (stated["old"], stated["new"], stated["by"]) == (None, 1e6, "User:ANONYMOUS")
+    assert (begun["entity"], begun["old"], begun["new"]) == ("client-id 'reports'", 8e6, 1e6)
+    assert (ended["entity"], ended["old"], ended["new"]) == ("client-id 'reports'", 1e6, 8e6)
+    assert begun["by"] == ended["by"] == "the times of its entries"
 
     config = sluice.directory / "sluice.toml"
     text = config.read_text()

@@ -50,7 +50,8 @@ Noted = Callable[[Entity, Author], None]
 """Notes who has altered an entity; called in the store's thread."""
 
 
-# Who changes quotas, as events tell it (`proxy.events`): a client of the quota API, a file, the brokers, a topic.
+# Who changes quotas, as events tell it (`proxy.events`): a client of the quota API, a file, the brokers, a topic, or
+# the times of an entry that has begun or ended.
 
 
 class Changer(NamedTuple):
@@ -66,6 +67,7 @@ class Changer(NamedTuple):
 
 
 BROKERS: Final = Changer(By("the brokers' own quotas"))
+TIMES: Final = Changer(By("the times of its entries"))
 
 
 def by_client(author: Author, *, audited: bool) -> Changer:
@@ -222,7 +224,7 @@ class QuotaStore(ABC):
         self.starting = True
         self.noted: Noted | None = None
         self.tell: Tell = untold
-        self.elapse()
+        self._put_in_time(untold)
         for entity, values in self._overrides.items():
             self.definitions.put(entity, values)
 
@@ -257,8 +259,18 @@ class QuotaStore(ABC):
             self.definitions.static = static
 
     def elapse(self) -> bool:
-        """Put in force what holds now of the entries with times; returns whether any limit in force has changed."""
-        changed = self.definitions.elapse(datetime.now(UTC), self.with_pauses)
+        """Put in force what holds now of the entries with times; returns whether any limit in force has changed.
+
+        Calls `tell` with an event for each that has.
+        """
+        return self._put_in_time(self.tell)
+
+    def _put_in_time(self, tell: Tell) -> bool:
+        def differs(text: str, before: Mapping[str, float], after: Mapping[str, float]) -> None:
+            for one in changes_of(entity_of(text), before, after, TIMES):
+                tell(one)
+
+        changed = self.definitions.elapse(datetime.now(UTC), self.with_pauses, differs)
         self.version += changed
         return changed
 
@@ -310,7 +322,7 @@ class QuotaStore(ABC):
         self.definitions.take(found)
         for entity, values in self._overrides.items():
             self.definitions.put(entity, values)
-        self.elapse()
+        self._put_in_time(untold)
 
     def removed_entities(self, found: Definitions) -> list[str]:
         """Return the codes (`quotas.definitions.entities.code`) of the entities in force that are not in `found`."""

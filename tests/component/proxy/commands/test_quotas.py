@@ -404,10 +404,14 @@ def test_show_says_what_holds_now_and_what_comes_next(tool: Tool) -> None:
     for times in ("from=2000-01-01T00:00:00Z; until=2900-01-01T00:00:00Z", "from=2900-01-01T00:00:00Z"):
         tool("set", "--user", "u", "--when", times, "exempt=true")
     tool("set", "--user", "v", "--when", "from=2000-01-01T00:00:00Z", "exempt=true")
+    tool("set", "--user", "w", "--when", "hours=mon-sun", "exempt=true")
+    tool("set", "--user", "x", "--when", "hours=mon-sun; until=2900-01-01T00:00:00Z", "exempt=true")
     assert [line.partition("exempt=true ")[2] for line in tool("show", "--when", "*").splitlines()] == [
         "(holds now, until 2900-01-01 00:00 UTC)",
         "(next from 2900-01-01 00:00 UTC)",
         "(holds now)",
+        "(holds now)",
+        "(holds now, until 2900-01-01 00:00 UTC)",
     ]
 
 

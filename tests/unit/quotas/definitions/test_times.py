@@ -111,6 +111,26 @@ def test_hours_without_a_gap_began_with_the_entry(text: str, start: datetime | s
         assert period.start == (utc(start) if isinstance(start, str) else start)
 
 
+@pytest.mark.parametrize("begins", ["", "; from=2026-11-20T00:00:00Z", "; from=2026-11-25T00:00:00Z"])
+def test_hours_without_a_gap_end_with_the_entry(begins: str) -> None:
+    period = parse(f"hours=mon-sun{begins}").period(utc("2026-11-26 12:00"))
+    assert period is not None
+    assert period.end is None
+    period = parse(f"hours=mon-sun{begins}; until=2027-01-01T00:00:00Z").period(utc("2026-11-26 12:00"))
+    assert period is not None
+    assert period.end == utc("2027-01-01 00:00")
+
+
+def test_next_period_is_told_within_a_week() -> None:
+    now = utc("2026-11-26 12:00")  # a Thursday
+    for text, begin in (("thu 10:00-11:00", "2026-12-03 10:00"), ("thu 13:00-14:00", "2026-11-26 13:00")):
+        found = parse(f"hours={text}").next_period(now)
+        assert found is not None
+        assert found.start == utc(begin)
+    assert parse("hours=mon-sun").next_period(now) is None
+    assert parse("until=2000-01-01T00:00:00Z").next_period(now) is None
+
+
 def test_week_that_holds_without_a_gap_is_looked_at_again() -> None:
     when = parse("hours=mon-sun")
     at = utc("2026-11-26 12:00")

@@ -1,5 +1,6 @@
 """The quotas file in memory: disk first, then memory; what others write is not lost; what fails changes nothing."""
 
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -389,3 +390,29 @@ def test_entry_with_times_holds_from_the_start_and_as_soon_as_it_is_read(path: P
     seconds = kept.next_change()
     assert seconds is not None
     assert seconds > 1e9  # in 2900
+
+
+class Later(datetime):
+    """A clock in the year 2950."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> "Later":
+        return cls(2950, 1, 1, tzinfo=tz)
+
+
+def test_entry_that_begins_or_ends_is_told_with_what_held_and_what_holds(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begins = '[[quota]]\nclient_id = "a"\nproducer_byte_rate = 8\nfrom = 2900-01-01T00:00:00Z\n'
+    ends = '[[quota]]\nuser = "u"\nconsumer_byte_rate = 9\nuntil = 2900-01-01T00:00:00Z\n'
+    edit(path, FILE + begins + ends)
+    kept = store(path)
+    told = told_by(kept)
+    assert not kept.elapse()
+    assert told == []
+    monkeypatch.setattr("proxy.control.quotas.store.datetime", Later)
+    assert kept.elapse()
+    by = ("the times of its entries", "", True)
+    assert told == [("client-id 'a'", 1000, 8, *by), ("user 'u'", 9, None, *by)]
+    assert not kept.elapse()
+    assert len(told) == 2
