@@ -2,7 +2,7 @@
 
 jikkou's resources (its documentation, "Kafka Quotas", apiVersion kafka.jikkou.io/v1beta2; its examples also have v1)
 are one document each, or a `KafkaClientQuotaList`. They support six of Kafka's eight levels, no ips or topics, and
-three keys; `jikkou_omits` names the rest. YAML needs the extra `operator`.
+three keys; `jikkou_omits` names the rest, and `replaceable` keeps it. YAML needs the extra `operator`.
 """
 
 import json
@@ -109,6 +109,27 @@ def jikkou_omits(quotas: Quotas) -> Iterator[str]:
             for key in values:
                 if key not in _JIKKOU_KEYS:
                     yield f"{key} of {describe(entity)} is left out: jikkou has no such key"
+
+
+def replaceable(current: Quotas, wanted: Quotas, form: str) -> Quotas:
+    """Return what of the current quotas a file of this format replaces: what it cannot express stays as it is.
+
+    That is only so of jikkou's format, in which an entity cannot say whether it has a ceiling.
+
+    Args:
+        wanted: the quotas of the file.
+    """
+    if form != "jikkou":
+        return current
+    return {
+        entity: {
+            key: value
+            for key, value in values.items()
+            if key in _JIKKOU_KEYS or key in wanted.get(entity, {})
+        }
+        for entity, values in current.items()
+        if _jikkou_type(entity) is not None
+    }
 
 
 def _read_json(text: str) -> Definitions:

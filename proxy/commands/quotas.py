@@ -21,7 +21,7 @@ from commandline.program import NEGATIVE, OK
 from kafka_client import ClosedError, QuotaClient, RefusedError
 from protocol.errors import WireError
 from protocol.messages.client_quotas import Component
-from proxy.commands.quota_formats import FORMATS, as_table, describe, guess, jikkou_omits, read
+from proxy.commands.quota_formats import FORMATS, as_table, describe, guess, jikkou_omits, read, replaceable
 from proxy.commands.quota_formats import write as write_quotas
 from proxy.commands.servers import add_brokers, brokers_of, connect_any
 from proxy.config import Address, read_text, unenforced
@@ -184,13 +184,16 @@ async def _remove(options: argparse.Namespace, client: QuotaClient) -> int:
 
 
 async def _apply(options: argparse.Namespace, client: QuotaClient) -> int:
-    wanted = _read(options)
+    wanted, form = _read(options)
     _warn(wanted, options.file)
-    return await _alter(options, client, differences(await _all_quotas(client), wanted, prune=options.prune))
+    current = replaceable(await _all_quotas(client), wanted, form)
+    return await _alter(options, client, differences(current, wanted, prune=options.prune))
 
 
 async def _diff(options: argparse.Namespace, client: QuotaClient) -> int:
-    found = differences(await _all_quotas(client), _read(options), prune=options.prune)
+    wanted, form = _read(options)
+    current = replaceable(await _all_quotas(client), wanted, form)
+    found = differences(current, wanted, prune=options.prune)
     _print_differences(options, found)
     return NEGATIVE if found else OK
 
@@ -344,10 +347,12 @@ def _names(options: argparse.Namespace) -> tuple[str | None, ...]:
     return tuple(getattr(options, part.replace("-", "_")) for part in PARTS)
 
 
-def _read(options: argparse.Namespace) -> Quotas:
+def _read(options: argparse.Namespace) -> tuple[Quotas, str]:
+    """Return the quotas of the file, and its format."""
     text = sys.stdin.read() if str(options.file) == "-" else read_text(options.file)
+    form = options.file_format or guess(options.file.name, text)
     try:
-        return read(text, options.file_format or guess(options.file.name, text))
+        return read(text, form), form
     except ConfigError as error:
         raise ConfigError(f"{options.file}: {error.path}", error.problem) from None
 

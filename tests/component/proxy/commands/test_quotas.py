@@ -458,6 +458,37 @@ def test_jikkou_has_no_groups_and_the_export_says_so(tool: Tool) -> None:
     assert "capacity 'cluster' is left out: jikkou has no such quota type" in tool.err
 
 
+JIKKOU = """
+apiVersion: kafka.jikkou.io/v1beta2
+kind: KafkaClientQuota
+spec:
+  type: USER
+  entity: {user: ann}
+  configs: {producerByteRate: 7}
+"""
+
+
+def test_file_in_jikkous_format_removes_nothing_that_it_cannot_express(tool: Tool) -> None:
+    """A file that says nothing of a ceiling, and cannot, is no wish that there be none."""
+    tool(
+        "set", "--user", "ann", "producer_byte_rate=5", "producer_byte_rate_ceiling=9", "request_percentage=3"
+    )
+    tool("set", "--user", "ann", "--when", "hours=sat", "producer_byte_rate=8")
+    tool("set", "--capacity", "cluster", "producer_byte_rate=100")
+    printed = tool("apply", tool.file(JIKKOU), "--prune", "--file-format", "jikkou")
+    assert "- user 'ann': request_percentage 3.0" in printed.splitlines()
+    assert "ceiling" not in printed
+    assert "capacity" not in printed
+    assert tool("show", "--user", "ann").splitlines()[0] == (
+        "user 'ann': producer_byte_rate=7 producer_byte_rate_ceiling=9"
+    )
+    assert "when 'hours=sat'" in tool("show", "--user", "ann")
+    assert tool("show", "--capacity", "cluster") == "capacity 'cluster': producer_byte_rate=100\n"
+    tool("diff", tool.file(JIKKOU), "--prune", "--file-format", "jikkou")
+    named = tool.file(JIKKOU.replace("7}", "7, producer_byte_rate_ceiling: 8}"))
+    assert "producer_byte_rate_ceiling 9 -> 8" in tool("apply", named, "--file-format", "jikkou")
+
+
 def test_rate_that_kafkas_tool_removes_leaves_ceiling_and_weight(tool: Tool) -> None:
     """An AlterClientQuotas that names Kafka's key alone, as kafka-configs sends it."""
     tool("set", "--user", "ann", "producer_byte_rate=5", "producer_byte_rate_ceiling=9", "weight=2")
