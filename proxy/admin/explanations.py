@@ -171,6 +171,7 @@ class Explanations:
             self._member,
             seen.backlogs,
             level,
+            self._quotas.options.policy == "schedule",
         )
         document = explain(seen.clients[0], context)
         document.missing = seen.missing

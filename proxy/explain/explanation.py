@@ -76,6 +76,7 @@ class Context(NamedTuple):
         now: the time of the report.
         backlogs: by rule, the bytes that all of its clients would have left to send if it were enforced.
         level: what has kept the client's class from using more of a capacity; None without one.
+        lends: whether capacities hold in this process, if any are stated.
     """
 
     window: int
@@ -90,6 +91,12 @@ class Context(NamedTuple):
     member: bool = False
     backlogs: Mapping[Rule, float] = {}
     level: Level | None = None
+    lends: bool = True
+
+
+CAPACITIES_WITHOUT_EFFECT: Final = (
+    'Capacities are stated, and do not hold here: they need quotas.policy = "schedule".'
+)
 
 
 def explain(client: ClientReport, context: Context) -> ClientDocument:
@@ -112,6 +119,8 @@ def explain(client: ClientReport, context: Context) -> ClientDocument:
     said = [sentence(facts)]
     if predicted is not None:
         said.append(would_wait(client.client_id, predicted, None if context.enforcing else level))
+    if not context.lends and context.definitions.capacities:
+        said.append(CAPACITIES_WITHOUT_EFFECT)
     return ClientDocument(
         user=client.user,
         client_id=client.client_id,

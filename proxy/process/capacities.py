@@ -15,6 +15,7 @@ import msgspec
 from proxy.events import Tell
 from proxy.explain.capacities import SAMPLE_MS, CapacityWatch, class_text, rows_of, waits
 from proxy.explain.documents import CapacitiesDocument, Level, Missing, encode
+from proxy.explain.explanation import CAPACITIES_WITHOUT_EFFECT
 from proxy.explain.parts import SECONDS
 from proxy.metrics.families import Family
 from proxy.metrics.series import label
@@ -105,6 +106,12 @@ class CapacityReports:
         if fleet is not None:
             fleet.respond_with(self._respond, MARK)
 
+    @property
+    def _held(self) -> bool:
+        """Whether capacities hold in this process, if any are stated: in the topic of quotas they may be for others."""
+        engine = self._relay.engine
+        return engine.options.policy == "schedule" or not engine.definitions.capacities
+
     def _part(self, quota_key: str) -> int:
         """Return the part of the keys whose holder divides the capacities of a direction."""
         return part_of_capacity(capacity_key(quota_key), max(1, len(self._relay.capacities)))
@@ -146,10 +153,14 @@ class CapacityReports:
 
     async def document(self) -> CapacitiesDocument:
         """Return the document of `/v1/capacities`, as of the holders that divide them."""
+        enforcing = self._relay.engine.enforcing
+        if not self._held:
+            problem = CAPACITIES_WITHOUT_EFFECT
+            return CapacitiesDocument(enforcing=enforcing, problem=problem, missing=self._missing())
         parts = dict.fromkeys(map(self._part, _DIRECTIONS))
         found = await asyncio.gather(*map(self._document_of, parts))
         return CapacitiesDocument(
-            enforcing=self._relay.engine.enforcing,
+            enforcing=enforcing,
             divided_by=", ".join(dict.fromkeys(one.divided_by for one in found if one.divided_by)),
             problem=next((one.problem for one in found if one.problem), ""),
             capacities=tuple(
@@ -181,7 +192,7 @@ class CapacityReports:
             broker: of a class of replication; None for a class of clients.
             window: TEN_SECONDS, MINUTE or QUARTER of `proxy.explain.parts`.
         """
-        if self._relay.engine.definitions.capacity(key) is None:
+        if self._relay.engine.definitions.capacity(key) is None or not self._held:
             return None
         if self._divides(key):
             return self._watch.level(key, bucket, broker, window, now_ms())

@@ -133,3 +133,12 @@ def test_reports_of_several_processes_are_added_up() -> None:
     assert client.connections[0].times[parts.MUTED] == 900
     assert merged.neighbours[PRODUCE] == (Neighbour("", "b", 4.0), Neighbour("", "a", 2.0))
     assert [(broker.requests, broker.timed) for broker in merged.brokers] == [(64, 300)]
+
+
+def test_capacities_that_do_not_hold_are_named_whatever_the_client_waits_for() -> None:
+    stated = Definitions({Entity(capacity="cluster"): {"producer_byte_rate": 8e6}})
+    said = ' Capacities are stated, and do not hold here: they need quotas.policy = "schedule".'
+    for client in (report({PRODUCE: 620}, muted=0.62, idle=0.38), report(idle=1)):
+        assert explain(client, stated, lends=False)["sentence"].endswith(said)
+        assert said not in explain(client, stated)["sentence"]
+        assert said not in explain(client, lends=False)["sentence"]
