@@ -3,8 +3,8 @@
 import pytest
 
 from quotas.definitions.classes import SHARED_BURST_SECONDS, Terms
-from quotas.definitions.entities import BucketKey
-from quotas.definitions.kinds import PRODUCE
+from quotas.definitions.entities import BucketKey, Entity
+from quotas.definitions.kinds import CEILINGS, MEMBER, PRODUCE
 from quotas.limiters.limiter import ALL_BROKERS
 from quotas.sharing.budgets import budget_key
 from quotas.sharing.lease_values import loan_key
@@ -125,6 +125,31 @@ def share_of(name: str, **options: int) -> float:
 def test_a_class_gains_nothing_by_claiming_more(trick: dict[str, int]) -> None:
     # Half a second of a request more or less at each end.
     assert share_of("b", **trick) <= 1.02 * share_of("b") + trick.get("size", 100_000) / 20
+
+
+def share_of_group(names: int, connections: int, members: int = 1) -> float:
+    """What a group with the terms of b has, whose members all want all; each name has so many connections."""
+    classes = {name: terms for name, terms in TERMS.items() if name != "b"}
+    world = CapacityWorld(RATE, classes, members=members)
+    rate, ceiling, *_ = TERMS["b"]
+    world.definitions.put(Entity(group="team"), {PRODUCE.key: rate, CEILINGS[PRODUCE.key]: ceiling})
+    world.definitions.put(Entity(group="team", client_id="b-*"), {MEMBER: 1})
+    for other in classes:
+        world.add(other, 4)
+    clients = [f"b-{number}" for number in range(names)]
+    for name in clients:
+        world.add(name, connections)
+    world.world.run(24_000)
+    return sum(world.rate_of(name, 4000, 24_000) for name in clients)
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_group_gains_nothing_by_splitting_into_client_ids(members: int) -> None:
+    one = share_of_group(1, 4, members)
+    # 2 MB/s of its own, and of the 1 MB/s that is left a quarter.
+    assert one == pytest.approx(2.25 * MB, rel=0.03)
+    for names, connections in ((4, 1), (40, 1), (10, 4)):
+        assert share_of_group(names, connections, members) <= 1.02 * one + 100_000 / 20
 
 
 def test_a_class_gains_nothing_by_connecting_anew() -> None:

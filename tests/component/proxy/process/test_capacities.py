@@ -63,6 +63,19 @@ def responds(asked: Asked) -> None:
         honest(asked)
 
 
+# A group with the terms of b, but a ceiling that it reaches.
+GROUP = f"""
+[[group]]
+name = "team-web"
+client_ids = ["web-*"]
+
+[[quota]]
+group = "team-web"
+producer_byte_rate = {0.4 * MB}
+producer_byte_rate_ceiling = {0.6 * MB}
+"""
+
+
 @pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
 def sluice(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SluiceProcess]:
     terms = {
@@ -75,7 +88,7 @@ def sluice(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SluicePro
             broker.address,
             quotas={"policy": "schedule", "scope": "cluster"},
             client_quotas=terms,
-            quotas_text=f'[[capacity]]\nscope = "cluster"\nin = {CAPACITY}\n',
+            quotas_text=f'[[capacity]]\nscope = "cluster"\nin = {CAPACITY}\n{GROUP}',
             sections={"process": {"workers": request.param}},
         )
         with SluiceProcess.configured(settings, tmp_path) as process:
@@ -162,6 +175,41 @@ def test_clients_without_a_limit_share_what_others_leave(sluice: SluiceProcess) 
     assert (found["level"]["entity"], found["level"]["shared"]) == ("clients without a limit", True)
     assert "no rate is promised to it, and it had " in found["sentence"]
     assert "All clients without a limit share that." in found["sentence"]
+
+
+def test_sentence_names_the_group_and_the_level_that_keeps_it_from_more(sluice: SluiceProcess) -> None:
+    def said(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = sluice.document(f"/v1/client?client_id={name}&window=10")
+        return found
+
+    with greedy(sluice, "web-1", "web-2"):
+        until(lambda: capacity(sluice)["waiting"] == 1, "the group waits")
+        time.sleep(10)  # the window that is asked for
+        alone = [said(name) for name in ("web-1", "web-2")]
+        rows = capacity(sluice)["classes"]
+        both = passed(sluice, "web-1", 4.0) + passed(sluice, "web-2", 4.0)
+    # 1.4 of 2 MB/s are left to others, whose rates are idle: the ceiling binds.
+    for found in alone:
+        assert (found["rule"]["entity"], found["rule"]["value"]) == ("group 'team-web'", 0.4 * MB)
+        level = found["level"]
+        assert (level["binds"], level["entity"], level["shared"]) == ("ceiling", "group 'team-web'", True)
+        assert level["has"] + level["lent"] == pytest.approx(0.6 * MB, rel=0.1), found["sentence"]
+        assert ": group 'team-web' may use 600.0 kB/s at most, its ceiling; " in found["sentence"]
+        assert "All clients of group 'team-web' share that." in found["sentence"]
+    assert [(one["entity"], one["ceiling"]) for one in rows] == [("group 'team-web'", 0.6 * MB)]
+    assert both == pytest.approx(0.6 * MB, rel=0.3)
+
+    with greedy(sluice, "a", "b", "web-1", "web-2"):
+        until(lambda: capacity(sluice)["waiting"] == 3, "all wait")
+        time.sleep(10)
+        found = said("web-1")
+    # Of 1.8 MB/s that are promised all is used; 0.2 MB/s are left, a third for each, below the ceiling.
+    level = found["level"]
+    assert (level["binds"], level["entity"], level["shared"]) == ("capacity", "group 'team-web'", True)
+    assert level["has"] == pytest.approx(0.4 * MB, rel=0.1), found["sentence"]
+    assert level["lent"] == pytest.approx(0.2 / 3 * MB, rel=0.4), found["sentence"]
+    assert ": the brokers' 2.0 MB/s are used up; it had its 400.0 kB/s and " in found["sentence"]
+    assert "All clients of group 'team-web' share that." in found["sentence"]
 
 
 def divided_by(member: SluiceProcess) -> str:
