@@ -57,6 +57,9 @@ def _rule(rule: Rule) -> Iterator[str]:
     yield f"rule: {printable(rule.key)} {amount(rule.kind, rule.value)} of {printable(rule.entity)}, {enforced}"
     if rule.set_by:
         yield f"  set by {printable(rule.set_by)}{' at ' + printable(rule.set_at) if rule.set_at else ''}"
+    if rule.changes_at:
+        then = "no limit" if rule.then is None else amount(rule.kind, rule.then)
+        yield f"  {then} from {printable(rule.changes_at)} on"
 
 
 def _level(level: Level) -> Iterator[str]:

@@ -121,7 +121,9 @@ class Explanations:
                 missing=missing,
                 entities_total=len(definitions),
             )
-            rows = table.rows(lambda found: origin_of(found, self._origin), enforced=enforcing)
+            rows = table.rows(
+                lambda found: origin_of(found, self._origin), datetime.now(UTC), enforced=enforcing
+            )
             return await _and_free(await rows_page(document, rows), clients)
 
     @asynccontextmanager

@@ -6,13 +6,14 @@ them, with the number of their clients, of those that wait, and their rates.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from heapq import nlargest
 from itertools import chain
 from typing import Final, NamedTuple
 
 from proxy.explain.documents import RULES_MAX, Quota, RuleRow
 from proxy.explain.report import ClientReport
-from proxy.explain.rules import InForce, Rule, entity_text, in_force
+from proxy.explain.rules import InForce, Rule, coming, entity_text, in_force
 from quotas.definitions.definitions import Definitions, match
 from quotas.definitions.entities import BucketKey, Entity, entity_of
 from quotas.definitions.kinds import (
@@ -187,17 +188,21 @@ class RuleTable:
             rule.clients += place not in here
             here.add(place)
 
-    def rows(self, origin: Callable[[InForce], tuple[str, str]], *, enforced: bool) -> Iterator[RuleRow]:
+    def rows(
+        self, origin: Callable[[InForce], tuple[str, str]], now: datetime, *, enforced: bool
+    ) -> Iterator[RuleRow]:
         """Yield the limits, those with the most waiting clients first, then those with the most clients.
 
         Args:
             origin: returns who has set a limit, and when (ISO 8601).
+            now: the time at which the limits hold.
             enforced: whether quotas are enforced now, as each row says.
         """
         used = nlargest(RULES_MAX, self._rules.values(), key=lambda one: (one.waiting, one.clients))
         for rule in chain(used, self._unused(RULES_MAX - len(used))):
             of = rule.found
             set_by, set_at = origin(of)
+            changes_at, then = coming(of, self._definitions, now)
             yield RuleRow(
                 kind=of.rule.kind,
                 key=of.rule.key,
@@ -206,6 +211,8 @@ class RuleTable:
                 setting=of.setting,
                 set_by=set_by,
                 set_at=set_at,
+                changes_at=changes_at,
+                then=then,
                 enforced=enforced,
                 clients=rule.clients,
                 waiting=rule.waiting,

@@ -187,12 +187,16 @@ class Rule(_Limit, frozen=True, kw_only=True):
         value: the limit, in the key's unit.
         setting: the setting in `[quotas]` that has the limit; "" if a quota entry has it.
         set_by, set_at: who has set it, and when (ISO 8601); "" if unknown.
+        changes_at: when it changes by the times of its entries (ISO 8601), if within a week; "" otherwise.
+        then: the limit from `changes_at` on; None if there is none then.
     """
 
     value: float
     setting: Text = ""
     set_by: Text = ""
     set_at: Text = ""
+    changes_at: Text = ""
+    then: float | None = None
 
 
 class ShortRule(_Limit, frozen=True, kw_only=True):

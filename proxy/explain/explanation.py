@@ -14,7 +14,7 @@ from proxy.explain.latencies import OwnReport, open_loop
 from proxy.explain.latencies import main_rule as predicted_rule
 from proxy.explain.parts import SECONDS, amount, part_text
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, part_of, waited_part
-from proxy.explain.rules import InForce, Rule, class_of, entity_text, in_force
+from proxy.explain.rules import InForce, Rule, class_of, coming, entity_text, in_force
 from proxy.explain.sentence import Facts, sentence, would_bind
 from proxy.explain.wants import NO_DEMAND, Demand, demand_row, wants
 from quotas.definitions.classes import REPLICATION_BUCKET
@@ -280,6 +280,7 @@ def _rule(rule: Rule, client: ClientReport, context: Context) -> documents.Rule 
     if found is None:
         return None
     origin = origin_of(found, context.origin)
+    changes_at, then = coming(found, context.definitions, context.now)
     return documents.Rule(
         kind=rule.kind,
         key=rule.key,
@@ -288,6 +289,8 @@ def _rule(rule: Rule, client: ClientReport, context: Context) -> documents.Rule 
         setting=found.setting,
         set_by=origin.by,
         set_at=origin.at,
+        changes_at=changes_at,
+        then=then,
         enforced=context.enforcing,
     )
 

@@ -1,6 +1,7 @@
 """The rule that makes a client wait: a kind of quota, the entity whose limit applies, and its value."""
 
 from collections.abc import Callable, Container, Iterator
+from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
@@ -105,6 +106,17 @@ def in_force(
     if capacity is None:
         return None
     return InForce(rule, Entity(capacity="cluster" if capacity.cluster else "broker"), capacity.rate)
+
+
+def coming(found: InForce, definitions: Definitions, now: datetime) -> tuple[str, float | None]:
+    """Return when a limit changes by the times of its entries, in ISO 8601, and its value from then on.
+
+    The first is "" where it does not change within a week; the second is None where there is no limit then.
+    """
+    following = None
+    if found.entity is not None and not found.setting:
+        following = definitions.coming(found.entity, found.rule.key, now)
+    return ("", None) if following is None else (f"{following[0]:%Y-%m-%dT%H:%M:%SZ}", following[1])
 
 
 def class_of(definitions: Definitions, key: str, user: str, client_id: str) -> BucketKey:

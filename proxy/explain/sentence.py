@@ -275,6 +275,7 @@ def sentence(facts: Facts) -> str:
 
 def _throttled(name: str, facts: Facts) -> Iterable[str]:
     yield _waited(name, facts)
+    yield _comes(facts)
     yield _of_member(facts)
     yield _of_all_connections(facts)
     yield _asks(facts)
@@ -301,6 +302,18 @@ def _waited(name: str, facts: Facts) -> str:
     if not (second := _second(facts)):
         return f"{name} waited {part} of {_window(facts)} for {limit}{origin}."
     return f"{name} waited {part} of {_window(facts)}, most of it for {limit}{origin}; {second}."
+
+
+def _comes(facts: Facts) -> str:
+    """Return a sentence on what the limit is next by the times of its entries; "" if it stays for a week."""
+    rule = facts.rule
+    if rule is None or not rule.changes_at:
+        return ""
+    # Of a capacity that binds, the sentence before has not named the rule.
+    limit = "That limit" if facts.level is None else f"{rule.key} of {rule.entity}"
+    if rule.then is None:
+        return f"{limit} ends {rule.changes_at}."
+    return f"{limit} is {amount(rule.kind, rule.then)} from {rule.changes_at} on."
 
 
 def _sharing(level: Level) -> str:

@@ -70,6 +70,7 @@ _DEFAULT_TOPIC: Final = code(None, None, topic=DEFAULT)
 CATCH_UP_LAG_DEFAULT: Final = 10_000
 ENTITIES_MAX: Final = 1_000_000
 _BOUNDARIES_SPARE: Final = 100
+_LOOKS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,6 +474,28 @@ class Definitions:
     def next_change(self) -> datetime | None:
         """When `elapse` has something to do; None if no entry has times that are still to come."""
         return self._boundaries[0][0] if self._boundaries else None
+
+    def coming(self, entity: Entity, key: str, now: datetime) -> tuple[datetime, float | None] | None:
+        """Return when the limit of an entity changes by the times of its entries, and its value from then on.
+
+        None: it does not within a week, or not at one of the next _LOOKS moments at which any of its entries changes.
+        A value of None: it has none from then on.
+        """
+        timed = self._timed.get(code(*canonical(entity)))
+        if timed is None:
+            return None
+        whens = [when for when, _ in list(timed.entries.values())]
+        value, at = timed.values(now).get(key), now
+        for _ in range(_LOOKS):
+            following = [change for when in whens if (change := when.next_change(at)) is not None]
+            if not following:
+                return None
+            at = min(following)
+            if at > now + times.WEEK:
+                return None
+            if timed.values(at).get(key) != value:
+                return at, timed.values(at).get(key)
+        return None
 
     def elapse(
         self,

@@ -41,6 +41,7 @@ _SPAN: Final = re.compile(
 _EXAMPLE: Final = 'must be as in "mon-fri 22:00-06:00, sat-sun"'
 NEVER: Final = datetime.min.replace(tzinfo=UTC)
 _WEEK_DAYS: Final = 7
+WEEK: Final = timedelta(_WEEK_DAYS)
 _YEARS: Final = range(1970, 9000)
 
 

@@ -41,6 +41,7 @@ DEFINITIONS: Final = Definitions(
 )
 OPS: Final = Origin("User:ops from 10.0.0.4", "2026-11-22T10:31:00Z")
 MINUTE_MS: Final = 60_000.0
+NOW: Final = datetime(2026, 11, 22, 10, 40, tzinfo=UTC)
 
 Situation = tuple[str, ClientReport, Context]
 
@@ -111,7 +112,7 @@ def context(
         lambda *_: origin,
         lambda _: neighbours,
         brokers or (broker(ms2=9000),),
-        datetime(2026, 11, 22, 10, 40, tzinfo=UTC),
+        NOW,
     )
     return found._replace(**fields)
 
@@ -130,6 +131,7 @@ def situations() -> Iterator[Situation]:
     yield from _of_brokers()
     yield from _of_clients()
     yield from _of_connections()
+    yield from _of_times()
     yield from _of_capacities()
 
 
@@ -273,6 +275,21 @@ def _of_connections() -> Iterator[Situation]:
     yield "one waits, the other has nothing to do", spare, context(neighbours=taking(2e6))
     mixed = client(connection(1, client=0.9), connection(2, broker=0.95), unread=0.9, asked={2: (40, 1400)})
     yield "one connection with a slow reader, one with a slow broker", mixed, context(broker(ms1400=500))
+
+
+def _of_times() -> Iterator[Situation]:
+    waits = client(connection(held=0.4, broker=0.02), waits={PRODUCE: 0.4}, demand=asking(2e6, 3e6))
+    night, until = "hours=22:00-06:00", "until=2026-11-23T00:00:00Z"
+    for name, rates in (
+        ("a limit that is larger at night", {"": 2e6, night: 50e6}),
+        ("a limit that ends", {until: 2e6}),
+    ):
+        entries = {
+            Entity(client_id="web-1", when=one or None): {PRODUCE.key: rate} for one, rate in rates.items()
+        }
+        definitions = Definitions(entries)
+        definitions.elapse(NOW)
+        yield name, waits, context(definitions=definitions)
 
 
 def _of_capacities() -> Iterator[Situation]:

@@ -48,7 +48,7 @@ def rules(*clients: ClientReport, definitions: Definitions = DEFINITIONS) -> lis
     table = RuleTable(definitions, budgets(*clients))
     for one in clients:
         table.add(one)
-    return list(table.rows(lambda _: Origin("ops", ""), enforced=True))
+    return list(table.rows(lambda _: Origin("ops", ""), situations.NOW, enforced=True))
 
 
 A = client("ann", "a", rates_of(3000, request=10), {Rule("produce", "producer_byte_rate"): 600})

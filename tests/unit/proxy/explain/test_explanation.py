@@ -95,6 +95,8 @@ def test_throttled_client_has_its_rule_its_wants_and_its_neighbours() -> None:
         "setting": "",
         "set_by": "User:ops from 10.0.0.4",
         "set_at": "2026-11-22T10:31:00Z",
+        "changes_at": "",
+        "then": None,
         "enforced": True,
     }
     # It has three quarters of the budget: 1.5 / (1 - 0.62) = 3.95 MB/s, and of 1.5 MB/s it waits 62 %.

@@ -433,3 +433,20 @@ def test_process_without_a_clock_has_what_holds_by_the_codes_in_force() -> None:
         worker.put(entity_of(text), definitions.in_force(text))
     assert ask(worker, "", "a") == 3
     assert len(worker) == 1
+
+
+def test_limit_that_changes_within_a_week_is_told_with_its_next_value() -> None:
+    definitions, a = timed(), Entity(client_id="a")
+    assert definitions.coming(a, RATE, moment("2026-11-26 12:00")) == (moment("2026-11-26 22:00"), 2)
+    assert definitions.coming(a, RATE, moment("2026-11-26 23:00")) == (moment("2026-11-27 06:00"), 1)
+    assert definitions.coming(a, RATE, moment("2026-12-05 12:00")) == (moment("2026-12-05 22:00"), 2)
+    assert (
+        definitions.coming(a, "consumer_byte_rate", moment("2026-12-05 12:00")) is None
+    )  # later than in a week
+    assert definitions.coming(a, PERCENTAGE, moment("2026-11-26 12:00")) is None
+    assert definitions.coming(Entity(client_id="b"), RATE, moment("2026-11-26 12:00")) is None
+    ends = Definitions({Entity(client_id="b", when="until=2026-11-27T00:00:00Z"): {RATE: 5.0}})
+    assert ends.coming(Entity(client_id="b"), RATE, moment("2026-11-26 12:00")) == (
+        moment("2026-11-27 00:00"),
+        None,
+    )
