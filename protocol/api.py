@@ -1,8 +1,9 @@
 """API keys, the versions that Sluice supports, and which of them are flexible (KIP-482).
 
-The table is that of Kafka 4.4's message definitions. A request with a version above `MAX_VERSION` is still forwarded,
-but ApiVersions responses are reduced so that clients do not choose one. A key that is not in the table is newer than
-this release and is taken as flexible, as all new APIs since KIP-482 are.
+The table is that of Kafka 4.4's message definitions. ApiVersions responses are reduced so that clients do not choose a
+version above `MAX_VERSION`. A request that has one is forwarded unread where Sluice needs nothing of the request and
+changes nothing in the response; otherwise it ends the connection (docs/compatibility.md). A key that is not in the
+table is newer than this release and is taken as flexible, as all new APIs since KIP-482 are.
 
 The fields of messages are in `protocol.throttle` and `protocol.messages`.
 """

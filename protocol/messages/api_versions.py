@@ -1,6 +1,9 @@
 """ApiVersions: the client's software, and the broker's version ranges, reduced to those that Sluice supports
 (KIP-35, KIP-511).
 
+A request of a version above Sluice's own is not forwarded, since a broker that knows the version would respond in a
+layout that Sluice does not know: `refusal` is the response of a broker that does not know it either (KIP-511).
+
 A key that is not in `protocol.api` is removed, and also one whose oldest version is newer than Sluice's newest. Oldest
 versions are not changed: brokers only advertise 0 for Produce because librdkafka decides by it whether it may compress
 (KAFKA-18659). Features and all later fields are not changed.
@@ -20,6 +23,8 @@ UNSUPPORTED_VERSION: Final = 35
 
 _INT32 = Struct(">i")
 _KEY = Struct(">hhh")
+# Correlation id, error code, an array of one key: its oldest and newest versions.
+_REFUSED = Struct(">ihihhh")
 # What brokers accept as a name or version (KIP-511), and a bound on their length.
 _SOFTWARE: Final = re.compile(rb"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]{0,62}[a-zA-Z0-9])?")
 _SOFTWARE_SINCE: Final = 3
@@ -29,13 +34,14 @@ _NOTHING: Final[Mapping[int, int]] = {}
 def software(buf: Buffer, body: int, end: int, version: int) -> str:
     """Return the name and version of a client's software, such as "apache-kafka-java 4.0.0".
 
-    "" if an ApiVersions request does not contain it (before version 3), has not arrived so far, or is invalid.
+    "" if an ApiVersions request does not contain it (before version 3), has not arrived so far, is invalid, or is of a
+    version that Sluice does not know.
 
     Args:
         body: where the header's client id ends.
         end: the end of the request, or of its bytes that have arrived.
     """
-    if version < _SOFTWARE_SINCE:
+    if not _SOFTWARE_SINCE <= version <= MAX_VERSION[API_VERSIONS]:
         return ""
     try:
         start, after = string_span(buf, skip_header_tags(buf, body, end), end, True)
@@ -47,6 +53,19 @@ def software(buf: Buffer, body: int, end: int, version: int) -> str:
     if name is None or its_version is None:
         return ""
     return f"{name[0].decode('ascii')} {its_version[0].decode('ascii')}"
+
+
+def refusal(correlation_id: int) -> bytes:
+    """Return the response to an ApiVersions request whose version Sluice does not know.
+
+    Version 0 with UNSUPPORTED_VERSION and the versions of ApiVersions itself, as in Kafka: the client asks again in one
+    of these.
+
+    >>> refusal(7).hex(" ", -2)
+    '0000 0010 0000 0007 0023 0000 0001 0012 0000 0005'
+    """
+    body = _REFUSED.pack(correlation_id, UNSUPPORTED_VERSION, 1, API_VERSIONS, 0, MAX_VERSION[API_VERSIONS])
+    return _INT32.pack(len(body)) + body
 
 
 def rewrite(

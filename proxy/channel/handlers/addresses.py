@@ -7,7 +7,9 @@ rewritten, and thousands of partitions pass through. DescribeQuorum and Describe
 requests that may create topics are charged for them as described below (KIP-599, KIP-204).
 
 Version notes: a later version of the first three has an unknown layout and ends the connection (ApiVersions never
-offered it). ApiVersions of any version is forwarded: a broker responds to an unknown version in version 0.
+offered it); in a sidecar, which changes nothing in their responses, it passes, but for Metadata under a partition
+mutation quota. A later version of ApiVersions gets the response of a broker that does not know it, in version 0, from
+Sluice itself: a broker that does know it would respond in a layout that Sluice cannot reduce.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -133,8 +135,7 @@ def examine_request(
     if not throttle.limits(now_ms):
         return None
     length, _, version, _, _ = head
-    if not 0 <= version <= api.MAX_VERSION[api.METADATA]:
-        return None
+    check_version(head)  # also in a sidecar: it might create topics that are not charged
     if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[api.METADATA]):
         return direction.verdict.order
     frame_end = pos + 4 + length
@@ -314,12 +315,20 @@ def api_versions_request(
     """Handle ApiVersions: note the client's software, and limit the versions in the response (also in a sidecar).
 
     A client asks again in version 0, which has no software, if its broker does not know the first request's version.
-    Returns 0: the request is forwarded.
+    Returns 0 to forward the request, or an `Order`.
     """
-    library = api_versions.software(buf, body, min(end, pos + 4 + head[0]), head[2])
+    length, key, version, correlation_id, _ = head
+    if version > api.MAX_VERSION[key]:
+        if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
+            return direction.verdict.order
+        direction.state.respond_locally(correlation_id, 0, api_versions.refusal(correlation_id))
+        direction.state.stats.requests[key] += 1
+        direction.verdict.signal = True
+        return direction.replace(length + 4, b"")
+    library = api_versions.software(buf, body, min(end, pos + 4 + length), version)
     if library:
         direction.state.library = shared(library)
-    direction.state.in_flight.append((head[3], head[2], _APIS))
+    direction.state.in_flight.append((correlation_id, version, _APIS))
     return 0
 
 

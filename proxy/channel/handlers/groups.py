@@ -3,10 +3,11 @@
 Behavior: some clients (sarama, KafkaJS) send heartbeats on the connection that they fetch on; a heartbeat delayed by a
 mute may cost them their group membership. So a connection with group requests is marked, with the session timeout of
 JoinGroup, and `quotas.options` limits every mute on it to a fifth of the timeout. Ignored: all other fields; the
-requests are forwarded byte for byte in any version.
+requests are forwarded byte for byte in any version; a JoinGroup of a version that Sluice does not know counts as one
+without a session timeout.
 """
 
-from protocol.api import JOIN_GROUP, flexible
+from protocol.api import JOIN_GROUP, MAX_VERSION, flexible
 from protocol.errors import TruncatedError
 from protocol.header import RequestHead
 from protocol.messages import groups
@@ -22,7 +23,9 @@ def request(
     """
     length, key, version, correlation_id, _ = head
     timeout_ms = 0  # only JoinGroup contains one; the other requests must not shorten it
-    if key == JOIN_GROUP:
+    if key == JOIN_GROUP and version > MAX_VERSION[key]:
+        timeout_ms = groups.SESSION_TIMEOUT_DEFAULT_MS
+    elif key == JOIN_GROUP:
         found_ms = _session_timeout_ms(buf, body, min(end, pos + 4 + length), version)
         if found_ms is None and end - pos < length + 4:
             return direction.order_more(end - pos, length)

@@ -39,6 +39,7 @@ def longest_mute_ms(talk: Playbook) -> int:
         (join_group(9, 45_000) + heartbeat(), 45_000),
         (heartbeat() + join_group(9, 45_000), 45_000),
         (request(api.JOIN_GROUP, 5, b"\0\1g\0"), 10_000),  # it ends early
+        (request(api.JOIN_GROUP, 10, b"\2g\0\0\xff\xff", size=60), 10_000),  # a layout that is not known
         (request(2, 7, size=60), 5 * 20_000),  # no group request: quotas.mute_seconds_max
     ],
 )
