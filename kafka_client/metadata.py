@@ -1,12 +1,13 @@
 """Requests about the cluster: brokers, topics with their partitions, configs, replicas, reassignments, ACLs.
 
-Metadata (KIP-4, KIP-516) creates no topics: version 1 for the brokers only, which every broker since 0.10 supports; 12
-for topics, the first in which brokers look up topics by id. Topics are requested in chunks of 250 (`chunks`).
-DescribeCluster 2 (KIP-1073) has the registered brokers. DescribeConfigs 1 (KIP-133, KIP-73) has a few dynamic configs;
-synonyms are not requested: a value is the one in force, which is a broker's own config or else the cluster's default.
-DescribeLogDirs 1 (KIP-113) has the sizes of replicas, ElectLeaders 1 (KIP-183) elects preferred leaders. The messages
-about reassignments (KIP-455) are those of `protocol`, since Sluice also handles them for clients. DescribeAcls 1
-(KIP-140) shows whether the brokers have an authorizer.
+Metadata (KIP-4, KIP-516) creates no topics: version 1 for the brokers only, which every broker since 0.10 supports; 2
+with the cluster's id, since 0.10.1; 12 for topics, the first in which brokers look up topics by id. Topics are
+requested in chunks of 250 (`chunks`). ApiVersions 5 (KIP-1242) has a broker since 4.4 say whether it is a certain node
+of a certain cluster. DescribeCluster 2 (KIP-1073) has the registered brokers. DescribeConfigs 1 (KIP-133, KIP-73) has a
+few dynamic configs; synonyms are not requested: a value is the one in force, which is a broker's own config or else the
+cluster's default. DescribeLogDirs 1 (KIP-113) has the sizes of replicas, ElectLeaders 1 (KIP-183) elects preferred
+leaders. The messages about reassignments (KIP-455) are those of `protocol`, since Sluice also handles them for clients.
+DescribeAcls 1 (KIP-140) shows whether the brokers have an authorizer.
 
 Non-obvious:
 
@@ -25,12 +26,14 @@ from typing import Any, Final, NamedTuple
 from kafka.protocol import admin
 from kafka.protocol import metadata as messages
 
-from kafka_client.request import MIB, Request, request_of
-from protocol.api import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
-from protocol.messages import reassignments
+from kafka_client.request import KIB, MIB, Request, request_of
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS, API_VERSIONS, LIST_PARTITION_REASSIGNMENTS
+from protocol.messages import api_versions, reassignments
 from protocol.messages.reassignments import AlterRequest, AlterResponse, Reassignments, Stepping, Target
 
 _BROKERS_VERSION: Final = 1
+_CLUSTER_ID_VERSION: Final = 2
+_IDENTIFYING_VERSION: Final = 5
 _TOPICS_VERSION: Final = 12
 _CLUSTER_VERSION: Final = 2
 _ADMIN_VERSION: Final = 1  # of DescribeConfigs, DescribeLogDirs, ElectLeaders and DescribeAcls
@@ -41,6 +44,7 @@ _TOPICS_BYTES_MAX: Final = 8 * MIB
 _EVERYTHING_BYTES_MAX: Final = 16 * MIB
 _CLUSTER_BYTES_MAX: Final = MIB
 _CONFIGS_BYTES_MAX: Final = 8 * MIB  # a list of throttled replicas has up to 32 kB
+_VERSIONS_BYTES_MAX: Final = 64 * KIB
 _LOG_DIRS_BYTES_MAX: Final = 16 * MIB
 _ELECT_BYTES_MAX: Final = 4 * MIB
 _LIST_BYTES_MAX: Final = 8 * MIB
@@ -66,6 +70,13 @@ class Broker(NamedTuple):
     broker: int
     host: str
     port: int
+
+
+class ClusterBrokers(NamedTuple):
+    """A cluster's id, "" if the broker does not tell it, and its brokers that are alive."""
+
+    cluster_id: str
+    brokers: Sequence[Broker]
 
 
 class PartitionMetadata(NamedTuple):
@@ -121,6 +132,21 @@ def brokers() -> Request[list[Broker]]:
     return request_of(asked, messages.MetadataResponse, _brokers, _BROKERS_BYTES_MAX)
 
 
+def cluster_brokers() -> Request[ClusterBrokers]:
+    """Return the Metadata request for the cluster's id and the brokers that are alive, without topics."""
+    asked = messages.MetadataRequest(version=_CLUSTER_ID_VERSION, topics=[])
+    return request_of(asked, messages.MetadataResponse, _cluster_brokers, _BROKERS_BYTES_MAX)
+
+
+def identify(software_version: str, cluster_id: str, node_id: int) -> Request[bool]:
+    """Return the ApiVersions request whose response is False if the broker is not this node of this cluster (KIP-1242).
+
+    Brokers before 4.4 do not check it: they respond with UNSUPPORTED_VERSION, which is decoded into True.
+    """
+    body = api_versions.identifying_body(software_version, cluster_id, node_id)
+    return Request(API_VERSIONS, _IDENTIFYING_VERSION, body, _identified, _VERSIONS_BYTES_MAX)
+
+
 def all_topics() -> Request[ClusterMetadata]:
     """Return the Metadata request for all topics with their partitions, in a version without topic ids."""
     asked = messages.MetadataRequest(version=_BROKERS_VERSION, topics=None)
@@ -173,6 +199,14 @@ def _asked(topics: Sequence[str] | Sequence[bytes], version: int = _TOPICS_VERSI
 
 def _brokers(response: Any) -> list[Broker]:
     return [Broker(one.node_id, one.host or "", one.port) for one in response.brokers or ()]
+
+
+def _cluster_brokers(response: Any) -> ClusterBrokers:
+    return ClusterBrokers(response.cluster_id or "", _brokers(response))
+
+
+def _identified(frame: bytes) -> bool:
+    return api_versions.error_code(frame) != api_versions.REBOOTSTRAP_REQUIRED
 
 
 def _topics(response: Any) -> list[TopicMetadata]:

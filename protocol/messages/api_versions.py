@@ -1,5 +1,5 @@
 """ApiVersions: the client's software, and the broker's version ranges, reduced to those that Sluice supports
-(KIP-35, KIP-511).
+(KIP-35, KIP-511), and which broker of which cluster the client means (KIP-1242).
 
 A request of a version above Sluice's own is not forwarded, since a broker that knows the version would respond in a
 layout that Sluice does not know: `refusal` is the response of a broker that does not know it either (KIP-511).
@@ -17,9 +17,20 @@ from typing import Final
 from protocol.api import API_VERSIONS, MAX_VERSION, flexible
 from protocol.errors import WireError
 from protocol.header import response_body_start, skip_header_tags
-from protocol.primitives import Buffer, count, count_bytes, int16, skip, skip_tags, string_span
+from protocol.primitives import (
+    Buffer,
+    count,
+    count_bytes,
+    int16,
+    skip,
+    skip_string,
+    skip_tags,
+    string_bytes,
+    string_span,
+)
 
 UNSUPPORTED_VERSION: Final = 35
+REBOOTSTRAP_REQUIRED: Final = 129
 
 _INT32 = Struct(">i")
 _KEY = Struct(">hhh")
@@ -28,6 +39,8 @@ _REFUSED = Struct(">ihihhh")
 # What brokers accept as a name or version (KIP-511), and a bound on their length.
 _SOFTWARE: Final = re.compile(rb"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]{0,62}[a-zA-Z0-9])?")
 _SOFTWARE_SINCE: Final = 3
+CLUSTER_SINCE: Final = 5
+_CLUSTER_ID_BYTES_MAX: Final = 64  # Kafka's have 22; one is kept for each response owed
 _NOTHING: Final[Mapping[int, int]] = {}
 
 
@@ -53,6 +66,45 @@ def software(buf: Buffer, body: int, end: int, version: int) -> str:
     if name is None or its_version is None:
         return ""
     return f"{name[0].decode('ascii')} {its_version[0].decode('ascii')}"
+
+
+def meant_cluster(buf: Buffer, body: int, end: int, version: int) -> bytes:
+    """Return the id of the cluster that a client believes to reach, with a node of it, which the broker checks.
+
+    b"" if an ApiVersions request contains none (before version 5, or before the client knows it), or is invalid or
+    longer than any.
+
+    Args:
+        body: where the header's client id ends.
+        end: the end of the request.
+    """
+    if version < CLUSTER_SINCE:
+        return b""
+    try:
+        pos = skip_header_tags(buf, body, end)
+        for _ in range(2):  # the software's name and version
+            pos = skip_string(buf, pos, end, True)
+        start, stop = string_span(buf, pos, end, True)
+    except WireError:
+        return b""
+    return bytes(buf[start:stop]) if stop - start <= _CLUSTER_ID_BYTES_MAX else b""
+
+
+def identifying_body(software_version: str, cluster_id: str, node_id: int) -> bytes:
+    """Return the fields of an ApiVersions request, version 5, that only this node of this cluster accepts."""
+    names = (
+        string_bytes("sluice", True) + string_bytes(software_version, True) + string_bytes(cluster_id, True)
+    )
+    return names + _INT32.pack(node_id) + b"\0"
+
+
+def error_code(frame: Buffer) -> int:
+    """Return the error code of an ApiVersions response of any version, whose first ten bytes are there.
+
+    Raises:
+        TruncatedError: they are not.
+    """
+    return int16(frame, response_body_start(frame, 0, len(frame), API_VERSIONS, 0), len(frame))
 
 
 def refusal(correlation_id: int) -> bytes:

@@ -99,6 +99,7 @@ class ChannelSettings:
         sasl: whether brokers require SASL, so that a client has no user before its exchange.
         trusted: whether unauthenticated clients of this listener may alter quotas (`Config.trusts`).
         replication: the quotas of leaders and followers, at a listener for brokers.
+        cluster_id: returns the id of the cluster behind Sluice; "" if it is not known.
         own: the names of Sluice's own topics, groups and ids, which clients may not use; None if there are none.
         reassignments: the reassignments carried out in steps; None if such requests are forwarded unchanged.
     """
@@ -115,4 +116,5 @@ class ChannelSettings:
     trusted: bool = False
     replication: ReplicationQuotas | None = None
     reassignments: OngoingMoves | None = None
+    cluster_id: Callable[[], str] = str
     own: OwnNames | None = None

@@ -143,6 +143,7 @@ class Relay:
             return ChannelSettings(
                 broker=broker,
                 address_map=address_map,
+                cluster_id=lambda: routes.cluster_id,
                 replication=self.replication if options.replicates else None,
                 frame_bytes_max=config.limits.frame_bytes_max,
                 response_bytes_max=config.limits.response_bytes_max,

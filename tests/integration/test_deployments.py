@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
+from tests.cluster.cluster import CLUSTER_ID
+from tests.support.identified import REBOOTSTRAP_REQUIRED, told
 from tests.support.numbered import read_all, write_all
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
 from tests.support.raw_topics import FETCH, Topic, batch, create, describe, fetch_request, produce_request
@@ -93,6 +95,14 @@ def wire(deployed: Deployment) -> Iterator[Wire]:
     """A client at the sidecar of broker 1."""
     with wired(deployed.sidecar(1)) as connected:
         yield connected
+
+
+def test_sidecar_passes_what_its_broker_says_of_the_node_that_is_meant(deployed: Deployment) -> None:
+    for node in (1, 2, 3):
+        port = deployed.sidecar(node)
+        assert told(port, CLUSTER_ID, node) == 0
+        assert told(port, CLUSTER_ID, node % 3 + 1) == REBOOTSTRAP_REQUIRED
+        assert told(port, CLUSTER_ID, node, version=6) == 35, "UNSUPPORTED_VERSION"
 
 
 def test_brokers_are_named_at_their_sidecars(deployed: Deployment, wire: Wire, topic: Topic) -> None:

@@ -68,6 +68,20 @@ REQUESTS: list[tuple[Request[Any], str]] = [
         ),
     ),
     (
+        metadata.cluster_brokers(),
+        (
+            "MetadataRequestData(topics=[], allowAutoTopicCreation=true, includeClusterAuthorizedOperations=false, "
+            "includeTopicAuthorizedOperations=false)"
+        ),
+    ),
+    (
+        metadata.identify("1.0", "ours", 3),
+        (
+            "ApiVersionsRequestData(clientSoftwareName='sluice', clientSoftwareVersion='1.0', clusterId='ours', "
+            "nodeId=3)"
+        ),
+    ),
+    (
         topics.version_ranges("me"),
         (
             "ApiVersionsRequestData(clientSoftwareName='me', clientSoftwareVersion='1', clusterId=null, "
@@ -85,6 +99,7 @@ REQUESTS: list[tuple[Request[Any], str]] = [
 # Those that kafka-python reads; of ApiVersions it reads every response with an error as one of version 0.
 READ: list[Request[Any]] = [
     metadata.brokers(),
+    metadata.cluster_brokers(),
     metadata.partitions(["a"]),
     metadata.partitions(["a"], 9),
     metadata.topics_by_id([bytes(16)]),

@@ -20,6 +20,7 @@ from typing import Any, Final
 from protocol import api
 from protocol.header import RequestHead
 from protocol.messages import addresses, api_versions, metadata, reassignments
+from protocol.messages.api_versions import REBOOTSTRAP_REQUIRED
 from protocol.messages.metadata import TopicMetadata
 from proxy.channel.direction import (
     AT_ONCE_BYTES_MAX,
@@ -108,6 +109,35 @@ _UNKNOWN: Final = frozenset((3, 5))  # UNKNOWN_TOPIC_OR_PARTITION in KRaft, LEAD
 
 
 @dataclass(slots=True, eq=False)
+class _Identified(Owed):
+    """The response to an ApiVersions request that means a certain node of a certain cluster (KIP-1242), in a gateway.
+
+    The client has the node's id from Sluice, whose port for that node it is connected to. If a broker of the same
+    cluster refuses, the node's address has changed and Sluice does not know it yet: the client cannot help that by
+    asking Sluice's bootstrap port, and would only lose all its connections. So this one alone is closed; the client
+    connects again, and Sluice reads addresses every few seconds. A client that means another cluster is told.
+
+    Args:
+        cluster_id: the id of the cluster that the client means.
+    """
+
+    _cluster_id: bytes
+
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
+    ) -> int:
+        """Close the connection if it leads to another broker of the client's cluster, else limit the versions."""
+        if end - pos >= _ERROR_CODE_END:
+            settings = direction.state.settings
+            refused = api_versions.error_code(buf[pos : pos + _ERROR_CODE_END]) == REBOOTSTRAP_REQUIRED
+            if refused and self._cluster_id.decode("utf-8", "replace") == settings.cluster_id():
+                raise PeerError(
+                    "broker_misrouted", f"at the address of broker {settings.broker} is another one"
+                )
+        return _APIS.respond(direction, buf, pos, end, entry, now_ms)
+
+
+@dataclass(slots=True, eq=False)
 class AwaitedTopics:
     """A Metadata request that may make the broker create topics, and the progress in examining its response."""
 
@@ -179,6 +209,9 @@ def settle(direction: ChannelDirection, awaiting: AwaitedTopics, now_ms: int) ->
                 creator.count_mutations(topic.partitions)
     return awaiting.settled >= len(topics)
 
+
+# The bytes of an ApiVersions response up to the end of its error code: length, correlation id, error code.
+_ERROR_CODE_END: Final = 10
 
 # If reassignments are carried out in steps, their list has the version of KIP-435.
 _OFFERED: Final[Mapping[int, int]] = {api.LIST_PARTITION_REASSIGNMENTS: reassignments.BATCH_VERSION}
@@ -325,10 +358,16 @@ def api_versions_request(
         direction.state.stats.requests[key] += 1
         direction.verdict.signal = True
         return direction.replace(length + 4, b"")
+    owed: Owed = _APIS
+    if version >= api_versions.CLUSTER_SINCE and direction.state.settings.address_map is not None:
+        if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
+            return direction.verdict.order
+        cluster_id = api_versions.meant_cluster(buf, body, pos + 4 + length, version)
+        owed = _Identified(cluster_id) if cluster_id else _APIS
     library = api_versions.software(buf, body, min(end, pos + 4 + length), version)
     if library:
         direction.state.library = shared(library)
-    direction.state.in_flight.append((correlation_id, version, _APIS))
+    direction.state.in_flight.append((correlation_id, version, owed))
     return 0
 
 

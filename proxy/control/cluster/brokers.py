@@ -8,6 +8,8 @@ Non-obvious:
 
 - A broker with an id beyond `broker_id_max` is never in a response to a client, since no port leads to it; it is
   counted.
+- An address of a broker that is not alive is removed when a living one has it: brokers that have changed their ids or
+  addresses must not be confused. That of one that is only down is kept.
 - A gateway's address map may be called in the thread that reads large frames (`proxy.system.threads`). `BrokerMap`
   takes a copy of all addresses in one step wherever it goes through them.
 """
@@ -46,11 +48,13 @@ class KnownBrokers(NamedTuple):
         addresses: the brokers' addresses by id.
         live: the ids of the brokers that are alive.
         ips: the IP addresses by host name.
+        cluster_id: the cluster's id; "" if unknown.
     """
 
     addresses: Mapping[int, Address]
     live: tuple[int, ...]
     ips: Mapping[str, str]
+    cluster_id: str = ""
 
 
 class BrokerMap:
@@ -60,7 +64,8 @@ class BrokerMap:
 
     Attributes:
         changed: whether an address was learned since the map was last written to disk.
-        version: grows with every change of an address, of the live brokers, or of an IP address.
+        version: grows with every change of an address, of the live brokers, of an IP address, or of the cluster's id.
+        cluster_id: the cluster's id, once Sluice's own Metadata connection has read it; "" if unknown.
     """
 
     def __init__(self, bootstrap: tuple[Address, ...], stats: Stats) -> None:
@@ -73,6 +78,7 @@ class BrokerMap:
         self._logged: set[tuple[int, str, int]] = set()  # refused addresses that were logged
         self.changed = False
         self.version = 0
+        self.cluster_id = ""
 
     def learn(self, broker: int, host: str, port: int) -> None:
         """Store a broker's address; one with an invalid id, host or port is logged and ignored."""
@@ -88,11 +94,12 @@ class BrokerMap:
 
     def known(self) -> KnownBrokers:
         """Return a copy of the map's contents, for another process's `replace`."""
-        return KnownBrokers(dict(self._addresses), self._live, dict(self._ips))
+        return KnownBrokers(dict(self._addresses), self._live, dict(self._ips), self.cluster_id)
 
     def replace(self, known: KnownBrokers) -> None:
         """Replace the map's contents by those of another process's map."""
         self._addresses, self._live, self._ips = dict(known.addresses), known.live, dict(known.ips)
+        self.cluster_id = known.cluster_id
         self.changed = False
 
     def set_live(self, brokers: Iterable[int]) -> None:
@@ -107,6 +114,42 @@ class BrokerMap:
             self._addresses = {
                 broker: self._addresses[broker] for broker in self._live if broker in self._addresses
             }
+
+    def set_cluster(self, cluster_id: str) -> None:
+        """Store the cluster's id."""
+        self.version += cluster_id != self.cluster_id
+        self.cluster_id = cluster_id
+
+    def forget(self) -> None:
+        """Remove all brokers, since the configured addresses lead to another cluster now."""
+        self._addresses, self._live = {}, ()
+        self.changed = True
+        self.version += 1
+
+    def retire(self) -> None:
+        """Remove the addresses of brokers that are not alive and whose address a living one has."""
+        known, live = dict(self._addresses), frozenset(self._live)
+        taken = {address for broker, address in known.items() if broker in live}
+        gone = [broker for broker, address in known.items() if broker not in live and address in taken]
+        for broker in gone:
+            self._addresses.pop(broker, None)
+        if gone:
+            self.changed = True
+            self.version += 1
+
+    def is_configured(self, target: tuple[str, int]) -> bool:
+        """Whether `target` is a configured address, not one that a broker has named."""
+        return any(self._resolve(address) == target for address in self._bootstrap)
+
+    def identity(self, target: tuple[str, int]) -> tuple[str, int] | None:
+        """Return the cluster's id and the id of the broker at an address; None if either is unknown or ambiguous."""
+        known, port = dict(self._addresses), target[1]
+        found = [
+            broker
+            for broker, address in known.items()
+            if address.port == port and self._resolve(address) == target
+        ]
+        return (self.cluster_id, found[0]) if self.cluster_id and len(found) == 1 else None
 
     def live(self) -> tuple[int, ...]:
         """Return the ids of the brokers that are alive, as far as known."""

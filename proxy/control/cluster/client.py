@@ -1,6 +1,8 @@
 """Sends requests to the brokers of a map, with Sluice's own login and certificates, until one broker responds.
 
-The broker's certificate must have the name under which the broker is known, not the resolved address.
+The broker's certificate must have the name under which the broker is known, not the resolved address. A broker of 4.4
+or later is asked first whether it is the one that is known at the address (KIP-1242): another cluster may have its
+address by now, with topics of the same names.
 """
 
 import ssl
@@ -10,10 +12,11 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from kafka_client import ASKING_FAILS, Connection, Login, LoginError, Request
+from kafka_client.metadata import identify
 from proxy.channel.settings import ANY_BROKER
 from proxy.config import ClusterOptions
 from proxy.control.cluster.brokers import BrokerMap
-from proxy.system.errors import reason
+from proxy.system.errors import reason, sluice_version
 from proxy.system.files import read
 from proxy.system.threads import parse_response
 
@@ -45,24 +48,44 @@ class BrokerClient:
         """Return a client for the brokers of another map, with the same login and certificates."""
         return BrokerClient(brokers, self._login, self._tls)
 
-    async def connect(self, target: Target) -> Connection:
+    async def connect(self, target: Target, *, anyone: bool = False) -> Connection:
         """Connect to one of `BrokerMap.targets`.
 
+        Args:
+            anyone: whether a broker will do that is not the one known at this address.
+
         Raises:
-            OSError, LoginError, WireError: as `Connection.open`.
+            OSError: as `Connection.open`, or it is another broker.
+            LoginError, WireError: as `Connection.open`.
         """
         if self._tls is None:
-            return await Connection.open(*target, login=self._login)
-        name = self.brokers.host(ANY_BROKER, target)
-        return await Connection.open(*target, tls=self._tls(), server_hostname=name, login=self._login)
+            connection = await Connection.open(*target, login=self._login)
+        else:
+            name = self.brokers.host(ANY_BROKER, target)
+            connection = await Connection.open(
+                *target, tls=self._tls(), server_hostname=name, login=self._login
+            )
+        identity = None if anyone else self.brokers.identity(target)
+        if identity is None:
+            return connection
+        try:
+            if not await ask(connection, identify(sluice_version(), *identity)):
+                raise OSError(f"is not broker {identity[1]} of cluster {identity[0]} any more")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
-    async def ask(self, target: Target, request: Request[T]) -> T:
+    async def ask(self, target: Target, request: Request[T], *, anyone: bool = False) -> T:
         """Connect, send one request, close the connection, and return the parsed response.
 
+        Args:
+            anyone: as of `connect`.
+
         Raises:
-            OSError, LoginError, WireError: as `Connection.open` and `Connection.send`.
+            OSError, LoginError, WireError: as `connect` and `Connection.send`.
         """
-        connection = await self.connect(target)
+        connection = await self.connect(target, anyone=anyone)
         try:
             return await ask(connection, request)
         finally:

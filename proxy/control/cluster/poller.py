@@ -1,5 +1,9 @@
 """Sluice's own Metadata connection: reads the brokers every few seconds, and reports why that fails.
 
+A broker that belongs to another cluster than before is passed over: addresses are reused, and clients would be
+connected to that one. Only if a configured address leads there, and none to the cluster known before, it is the cluster
+from now on, as after a cluster was made anew.
+
 One short connection per round. While no broker responds, rounds are repeated with a growing pause, and the listeners
 stay bound.
 """
@@ -19,6 +23,7 @@ from proxy.events import Tell, untold
 from proxy.events.broker_states import BrokerStates
 from proxy.events.kinds import BrokersWithoutPort, ClusterBack, ClusterLost
 from proxy.system.clock import now_ms
+from proxy.system.errors import shorten
 from proxy.system.logs import event
 
 _POLL_SECONDS: Final = 5.0
@@ -65,6 +70,7 @@ class Poller:
         self._map_file = map_file
         self._follow = follow
         self._failures = 0
+        self._other: metadata.ClusterBrokers | None = None  # another cluster, at a configured address
         self._lookups: dict[str, asyncio.Task[None]] = {}
         self._unknown: set[str] = set()  # names that could not be resolved: others come first
         self.problem = "the cluster has not been asked yet"
@@ -87,17 +93,31 @@ class Poller:
         try:
             if not targets:
                 raise OSError("no address of [cluster] bootstrap can be resolved")
+            self._other = None
             found = await first_response(targets, self._ask, RESPONSE_SECONDS_MAX)
         except OSError as error:
-            self._failed(str(error))
-            self._failures += 1
-            return _RETRY_SECONDS[min(self._failures, len(_RETRY_SECONDS)) - 1]
-        await self._found(found)
+            if self._other is None:
+                self._failed(str(error))
+                self._failures += 1
+                return _RETRY_SECONDS[min(self._failures, len(_RETRY_SECONDS)) - 1]
+            found = self._other
+            known = self._brokers.cluster_id
+            event(logger, logging.WARNING, "another cluster", before=known, now=shorten(found.cluster_id))
+            self._brokers.forget()
+        if found.cluster_id:
+            self._brokers.set_cluster(found.cluster_id)
+        await self._found(found.brokers)
         return _POLL_SECONDS
 
-    async def _ask(self, target: Target) -> list[metadata.Broker]:
+    async def _ask(self, target: Target) -> metadata.ClusterBrokers:
         async with asyncio.timeout(RESPONSE_SECONDS_MAX):
-            return await self._client.ask(target, metadata.brokers())
+            found = await self._client.ask(target, metadata.cluster_brokers(), anyone=True)
+        known = self._brokers.cluster_id
+        if known and found.cluster_id not in ("", known) and self._follow:
+            if self._brokers.is_configured(target):
+                self._other = self._other or found
+            raise OSError(f"belongs to cluster {shorten(found.cluster_id)}, not to {known}")
+        return found
 
     async def _found(self, found: Sequence[metadata.Broker]) -> None:
         if self.problem:
@@ -114,6 +134,7 @@ class Poller:
                 self._brokers.learn(broker, host, port)
                 if index % _PORTION == _PORTION - 1:
                     await asyncio.sleep(0)
+            self._brokers.retire()
             await self.resolve()
         if self._brokers.changed and self._map_file is not None:
             self._brokers.changed = False

@@ -17,6 +17,8 @@ from kafka.protocol.metadata import MetadataRequest
 
 from kafka_client import Request, metadata, topics
 from protocol.errors import WireError
+from protocol.messages.api_versions import meant_cluster, software
+from tests.support.frames import frame
 from tests.support.own_requests import frame_of
 from tests.unit.protocol.kafka_frames import decoded, framed, struct
 
@@ -105,6 +107,19 @@ def test_broker_that_refuses_the_version_offers_no_api() -> None:
     refusal = b"\0\0\0\1" + (35).to_bytes(2, "big") + (1).to_bytes(4, "big") + bytes((0, 18, 0, 0, 0, 3))
     read = topics.version_ranges("me").read
     assert read(len(refusal).to_bytes(4, "big") + refusal) == {}
+
+
+def test_broker_says_whether_it_is_the_one_that_is_meant() -> None:
+    request = metadata.identify("0.1.0", "cluster", 3)
+    sent_tags = b"\0" + request.body
+    assert software(sent_tags, 0, len(sent_tags), 5) == "sluice 0.1.0"
+    assert meant_cluster(sent_tags, 0, len(sent_tags), 5) == b"cluster"
+    assert request.body.endswith(b"\0\0\0\3\0"), "the node's id, and no tags"
+    head = b"\0\0\0\1"
+    for code, said in ((0, True), (35, True), (129, False)):
+        assert request.read(frame(head + code.to_bytes(2) + b"\1\0\0\0\0\0")) is said
+    with pytest.raises(WireError):
+        request.read(frame(head + b"\0"))
 
 
 def test_brokers_say_whether_they_have_an_authorizer() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.messages.api_versions import software
+from protocol.messages.api_versions import meant_cluster, software
 from protocol.primitives import string_bytes, uvarint_bytes
 
 
@@ -60,6 +60,29 @@ def test_software_that_is_cut_off_is_not_shown() -> None:
 def test_software_after_many_tags_is_not_looked_for() -> None:
     sent = uvarint_bytes(17) + b"\0\0" * 17 + body("librdkafka", "2.3.0")[1:]
     assert software(sent, 0, len(sent), 3) == ""
+
+
+def meaning(cluster_id: str | None) -> bytes:
+    """Tags, the software, and which node of which cluster is meant: version 5."""
+    return body("x", "y")[:-1] + string_bytes(cluster_id, True) + b"\0\0\0\1\0"
+
+
+def test_cluster_that_a_client_means_is_read_from_version_5_on() -> None:
+    sent = b"client-id" + meaning("ours")
+    assert [meant_cluster(sent, 9, len(sent), version) for version in (4, 5)] == [b"", b"ours"]
+    found = {meant_cluster(sent, 9, end, 5) for end in range(9, len(sent) - 5)}
+    assert found == {b""}, "cut off"
+
+
+@pytest.mark.parametrize("cluster_id", [None, "", "c" * 65])
+def test_client_that_does_not_know_its_cluster_means_none(cluster_id: str | None) -> None:
+    sent = meaning(cluster_id)
+    assert meant_cluster(sent, 0, len(sent), 5) == b""
+
+
+@given(st.binary(max_size=200))
+def test_cluster_of_any_bytes_is_short(sent: bytes) -> None:
+    assert len(meant_cluster(sent, 0, len(sent), 5)) <= 64
 
 
 @given(st.binary(max_size=200), st.integers(3, 5))

@@ -9,26 +9,27 @@ from typing import Any
 
 import pytest
 
-from kafka_client.metadata import Broker
+from kafka_client.metadata import Broker, ClusterBrokers
 from proxy.config import Address, ListenerOptions
 from proxy.control.cluster import BrokerClient, BrokerMap, MapFile, Poller
 from proxy.events import Event
 from proxy.system.stats import Stats
 from tests.cluster import HOST
 from tests.support.frames import frame
-from tests.support.loop_broker import broker
+from tests.support.loop_broker import broker, listening
 from tests.unit.protocol.kafka_frames import RESPONSES, framed
 from tests.unit.protocol.kafka_frames import struct as entry
 
 
-def metadata(*nodes: tuple[int, str, int]) -> bytes:
-    """A Metadata response, version 1, to correlation id 1."""
+def metadata(*nodes: tuple[int, str, int], cluster_id: str | None = None) -> bytes:
+    """A Metadata response, version 2, to correlation id 1."""
     cls = RESPONSES[3]
     brokers = [
-        entry(cls, 1, "MetadataResponseBroker", node_id=node, host=host, port=port)
+        entry(cls, 2, "MetadataResponseBroker", node_id=node, host=host, port=port)
         for node, host, port in nodes
     ]
-    return framed(cls(version=1, brokers=brokers, topics=[]), correlation_id=1)
+    message = cls(version=2, brokers=brokers, topics=[], cluster_id=cluster_id)
+    return framed(message, correlation_id=1)
 
 
 def poller(
@@ -72,6 +73,50 @@ async def test_pause_grows_while_the_cluster_is_down_and_begins_anew() -> None:
     assert asked.problem == ""
     assert await asked.poll() == 0.1
     assert brokers.upstream(1)[1] is not None, "its name is resolved"
+
+
+async def test_address_that_now_belongs_to_another_cluster_is_passed_over() -> None:
+    """A broker's address was given to another cluster while the configured one is away."""
+    async with broker(metadata((5, "10.0.9.5", 9092), cluster_id="other")) as foreign:
+        async with broker(metadata((1, *foreign), cluster_id="ours")) as configured:
+            asked, brokers = poller(configured)
+            assert await asked.poll() == 5.0
+        assert await asked.poll() == 0.1
+        assert "belongs to cluster 'other', not to ours" in asked.problem
+    assert (dict(brokers.addresses()), brokers.cluster_id) == ({1: foreign}, "ours")
+
+
+async def test_configured_address_of_another_cluster_is_that_cluster_if_no_other_is_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with listening(lambda _: said[0]) as configured, listening(lambda _: said[1]) as known:
+        ours = metadata((1, *known.address), cluster_id="ours")
+        other = metadata((5, "10.0.9.5", 9092), cluster_id="other")
+        said = [ours, ours]
+        asked, brokers = poller(configured.address)
+        await asked.poll()
+        said[0] = other
+        await asked.poll()
+        assert (list(brokers.addresses()), brokers.cluster_id) == ([1], "ours"), (
+            "a broker of it still responds"
+        )
+        said[1] = other
+        await asked.poll()
+    assert (list(brokers.addresses()), brokers.live(), brokers.cluster_id) == ([5], (5,), "other")
+    assert asked.problem == ""
+    assert "another cluster" in caplog.text
+
+
+@pytest.mark.parametrize("follow", [True, False])
+async def test_fixed_upstreams_stay_whatever_the_cluster(follow: bool) -> None:
+    async with listening(lambda _: said[0]) as upstream:
+        asked, brokers = poller(upstream.address, follow=follow)
+        brokers.learn(1, *upstream.address)
+        for cluster_id in ("ours", "other"):
+            said = [metadata((2, "10.0.0.2", 9092), cluster_id=cluster_id)]
+            await asked.poll()
+    assert list(brokers.addresses()) == ([2] if follow else [1])
+    assert brokers.cluster_id == "other"
 
 
 @pytest.mark.parametrize(
@@ -159,10 +204,10 @@ class Scripted(BrokerClient):
         super().__init__(BrokerMap((Address(HOST, 1),), Stats()))
         self.live: list[int] | None = []
 
-    async def ask(self, target: object, request: object) -> Any:
+    async def ask(self, target: object, request: object, *, anyone: bool = False) -> Any:
         if self.live is None:
             raise OSError("refused")
-        return [Broker(node, "10.0.0.1", 9000 + node) for node in self.live]
+        return ClusterBrokers("", [Broker(node, "10.0.0.1", 9000 + node) for node in self.live])
 
 
 async def test_brokers_and_cluster_that_are_lost_and_back_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,17 +1,29 @@
 """What a client learns about brokers: in a gateway Sluice's addresses alone, in a sidecar what the broker says."""
 
+from struct import pack as struct_pack
 from typing import Any
 
 import pytest
 
 from protocol import api
 from protocol.messages.addresses import configs_without_addresses
+from protocol.primitives import string_bytes
 from proxy.channel import Channel
 from proxy.channel.errors import AUTO_CREATED_RESPONSE_BYTES_MAX, PeerError
 from proxy.channel.handlers.addresses import LIBRARIES_MAX, shared
 from tests.support.frames import api_versions, frame, request
 from tests.support.mutation_frames import create, mutation_response, sizes
-from tests.support.playbook import Drop, Ends, Insert, Pass, Passthrough, Playbook, channel_machine, playbook
+from tests.support.playbook import (
+    Drop,
+    Ends,
+    Insert,
+    More,
+    Pass,
+    Passthrough,
+    Playbook,
+    channel_machine,
+    playbook,
+)
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, struct
 from tests.unit.protocol.messages.test_addresses import config_response, quorum
 from tests.unit.proxy.channel.handlers.test_topic_mutations import engine, tokens
@@ -98,6 +110,47 @@ def test_api_versions_of_a_version_the_broker_does_not_know_stay_version_0() -> 
     keys = [struct(cls, 0, "ApiVersion", api_key=18, min_version=0, max_version=4)]
     refused = framed(cls(version=0, error_code=35, api_keys=keys), correlation_id=1)
     talk.broker(0, refused, Insert(refused), Drop(len(refused)))
+
+
+def meaning(cluster_id: str | None) -> bytes:
+    """An ApiVersions request, version 5, of a client that means broker 1 of a cluster (KIP-1242)."""
+    fields = b"\2x\2y" + string_bytes(cluster_id, True) + struct_pack(">ib", 1 if cluster_id else -1, 0)
+    return request(api.API_VERSIONS, 5, fields)
+
+
+REFUSED = frame(struct_pack(">ihbib", 1, 129, 1, 0, 0))  # REBOOTSTRAP_REQUIRED, without APIs
+
+
+@pytest.mark.parametrize(
+    ("meant", "known", "gateway", "closed"),
+    [
+        ("ours", "ours", True, True),
+        ("theirs", "ours", True, False),  # the client has to begin anew
+        ("ours", "", True, False),  # not known yet
+        ("ours", "ours", False, False),  # clients have the sidecars' addresses from the brokers
+        (None, "ours", True, False),
+    ],
+)
+def test_broker_that_a_client_does_not_mean_is_left_and_another_cluster_is_told(
+    meant: str | None, known: str, gateway: bool, closed: bool
+) -> None:
+    talk = playbook(gateway=gateway, cluster_id=lambda: known)
+    talk.asks(0, meaning(meant))
+    if closed:
+        talk.broker(0, REFUSED[:9], More(len(REFUSED)))
+        talk.broker(0, REFUSED[9:], Ends("broker_misrouted"))
+    else:
+        talk.broker(0, REFUSED, Insert(REFUSED), Drop(len(REFUSED)))
+
+
+def test_broker_that_a_client_means_tells_its_versions() -> None:
+    talk = playbook(cluster_id=lambda: "ours")
+    asked = meaning("ours")
+    talk.client(0, asked[:20], More(len(asked)))
+    talk.client(0, asked[20:], Pass(asked))
+    served = frame(struct_pack(">ihbhhhbib", 1, 0, 2, 3, 0, 99, 0, 0, 0))
+    orders = talk.orders("broker", 0, served)
+    assert orders[0] == Insert(frame(struct_pack(">ihbhhhbib", 1, 0, 2, 3, 0, 13, 0, 0, 0)))
 
 
 @pytest.mark.parametrize("key", [api.METADATA, api.FIND_COORDINATOR, api.DESCRIBE_CLUSTER])

@@ -42,6 +42,36 @@ def test_broker_by_name_is_found_once_its_name_is_resolved(brokers: BrokerMap) -
     assert brokers.hosts() == ["broker-1.example"], "it is asked for again"
 
 
+def test_brokers_that_change_their_ids_or_addresses_are_told_apart(brokers: BrokerMap) -> None:
+    for broker in (1, 2, 3):
+        brokers.learn(broker, f"10.0.0.{broker}", 9092)
+    brokers.learn(7, "10.0.0.2", 9092)  # broker 2 has a new id; 3 is only down
+    brokers.set_live((1, 7))
+    brokers.changed = False
+    brokers.retire()
+    assert (sorted(brokers.addresses()), brokers.changed) == ([1, 3, 7], True)
+    brokers.changed = False
+    brokers.retire()
+    assert not brokers.changed
+    brokers.learn(1, "10.0.0.2", 9092)  # 1 and 7 have changed places
+    brokers.learn(7, "10.0.0.1", 9092)
+    brokers.retire()
+    assert (brokers.upstream(1)[1], brokers.upstream(7)[1]) == (("10.0.0.2", 9092), ("10.0.0.1", 9092))
+
+
+def test_identity_of_a_broker_is_its_id_and_the_clusters(brokers: BrokerMap) -> None:
+    brokers.learn(1, "10.0.0.1", 9092)
+    assert brokers.identity(("10.0.0.1", 9092)) is None, "the cluster is not known"
+    before = brokers.version
+    brokers.set_cluster("c")
+    assert brokers.version == before + 1, "workers have to know it"
+    assert brokers.known().cluster_id == "c"
+    assert brokers.identity(("10.0.0.1", 9092)) == ("c", 1)
+    assert brokers.identity(("10.0.0.9", 9092)) is None, "the bootstrap address, whoever that is"
+    brokers.learn(2, "10.0.0.1", 9092)
+    assert brokers.identity(("10.0.0.1", 9092)) is None, "one of two"
+
+
 def test_name_that_is_not_used_any_more_is_forgotten(brokers: BrokerMap) -> None:
     brokers.learn(1, "old.example", 9092)
     brokers.resolved("old.example", "10.0.0.1")
