@@ -69,6 +69,8 @@ REQUEST_BYTES_MAX: Final[Mapping[int, int]] = {
     api.CREATE_TOPICS: 4 * _MIB,
     api.CREATE_PARTITIONS: 4 * _MIB,
     api.DELETE_TOPICS: 4 * _MIB,
+    # With a partition mutation quota: a topology of 1,000 internal topics with configs is 0.3 MB.
+    api.STREAMS_GROUP_HEARTBEAT: _MIB,
     # Of a version above Sluice's own, which gets a local response. One has two strings and a cluster's id: 0.1 kB.
     api.API_VERSIONS: 64 * _KIB,
     # Local response. 10,000 alterations are 2 MB; a filter has a few components.

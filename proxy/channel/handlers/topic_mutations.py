@@ -1,5 +1,7 @@
 """CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6 under the partition mutation quota (KIP-599).
 
+Also StreamsGroupHeartbeat 0-1 (KIP-1071), whose topology brokers create topics for; it is described at its handler.
+
 Behavior: every topic costs the number of partitions to create, add or delete. From the strict versions on
 (CreateTopics 6, CreatePartitions 3, DeleteTopics 5), a topic for which the bucket is overdrawn is removed from the
 request and gets error 89; the others are forwarded, and one response contains all topics in the request's order. Older
@@ -17,17 +19,21 @@ number of partitions of the broker's default. A later version ends the connectio
 never offered it).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from struct import pack_into
 from typing import Final
 
-from protocol.api import API_NAMES, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
-from protocol.header import REQUEST_HEAD, RequestHead
-from protocol.messages import metadata
+from protocol import layouts
+from protocol import throttle as throttle_time
+from protocol.api import API_NAMES, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, STREAMS_GROUP_HEARTBEAT
+from protocol.errors import TruncatedError
+from protocol.header import REQUEST_HEAD, RequestHead, response_body_start
+from protocol.messages import metadata, streams
 from protocol.messages import topic_mutations as requests
 from protocol.messages import topic_mutations as responses
-from protocol.messages.topic_mutations import TOPICS_MAX, MutationRequest, TopicMutation
+from protocol.messages.topic_mutations import NO_TOPIC_ID, TOPICS_MAX, MutationRequest, TopicMutation
+from protocol.primitives import int16, skip
 from proxy.channel.direction import (
     Buffer,
     ChannelDirection,
@@ -397,3 +403,135 @@ def _store_sizes(
         quotas.sizes.put(name_or_id, topic.partitions if key == CREATE_PARTITIONS else actual, now_ms)
     if result.name is not None:
         quotas.auto_creating.forget((result.name,))  # created explicitly, and charged to its creator
+
+
+# StreamsGroupHeartbeat (KIP-1071). A broker creates the internal topics of the topology that a member joins with, and
+# Kafka charges them to no client. Here they are charged to the member's client, before the request is forwarded: the
+# sizes of all topics of the topology are looked up on the client's own connection, and what lacks costs its partitions
+# (`protocol.messages.streams`). While a bucket is overdrawn, a request that would create topics is not forwarded and
+# gets COORDINATOR_LOAD_IN_PROGRESS, after which Kafka Streams tries again; no version has THROTTLING_QUOTA_EXCEEDED.
+#
+# A request that fails costs nothing. One that the broker accepts costs its topics even if it creates none: the client
+# may lack the right to, or a source topic may be missing. Then an internal topic without a number of its own costs one
+# partition, since how many there will be is not known yet. All members of a group send its topology when they join, so
+# topics that were charged in the last 10 s are not charged again.
+#
+# Heartbeats without a topology are forwarded as all heartbeats are, and mutes end as early as for these. Ignored: all
+# fields behind the topology.
+
+_COORDINATOR_LOAD_IN_PROGRESS: Final = 14
+_NAME_CHARACTERS_MAX: Final = 249  # of a topic; no broker creates one with a longer name
+
+
+@dataclass(slots=True, eq=False)
+class _Joined(Owed):
+    """The response to a request whose internal topics were charged.
+
+    Attributes:
+        created: the partitions of each topic.
+        cost: what was charged for all.
+        kept_bytes: the memory that is counted as kept, in bytes.
+    """
+
+    throttle: MutationThrottle
+    created: Mapping[str, int]
+    cost: int
+    kept_bytes: int
+
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, _entry: Entry, now_ms: int
+    ) -> int:
+        """Give the tokens back if the broker has refused the request."""
+        length = direction.frame_bytes - 4
+        try:
+            fields_at = response_body_start(buf, pos, end, STREAMS_GROUP_HEARTBEAT, 0)
+            error_code = int16(buf, skip(fields_at, 4, end), end)  # after the throttle time
+        except TruncatedError:
+            return direction.order_more(end - pos, length)
+        state = direction.state
+        state.mutations_owed -= 1
+        state.queued_bytes -= self.kept_bytes
+        if error_code:
+            self.throttle.record(-self.cost, now_ms)
+            state.engine.mutations.sizes.forget(tuple(self.created))
+        else:
+            self.throttle.count_mutations(self.cost)
+        return 0
+
+
+def streams_request(
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
+) -> int:
+    """Handle a StreamsGroupHeartbeat: charge the internal topics of its topology, if it has one.
+
+    Returns 0 to forward the request, or an `Order`.
+    """
+    length, key, version, correlation_id, _ = head
+    state = direction.state
+    state.note_session_timeout(0)
+    identity = state.identity
+    assert identity is not None, "the request direction has set it"
+    throttle = identity.quota.mutations
+    if not state.engine.mutations.limiting() or not throttle.limits(now_ms):
+        return _forward_unchanged(state, correlation_id, version)
+    check_version(head)
+    if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
+        return direction.verdict.order
+    if state.mutations_owed:
+        return direction.await_responses()
+    frame = copied(buf, pos, pos + 4 + length)
+    fields_at = fields_of(frame, body - pos, len(frame), head)
+    topology = direction.parse(streams.read_topology, frame, fields_at)
+    if topology is None:
+        return direction.verdict.order
+    if not topology:
+        return _forward_unchanged(state, correlation_id, version)
+    names = streams.names_of(topology)
+    asked = [TopicMutation(name, NO_TOPIC_ID, 0, 0, 0) for name in names]
+    lookup = request_sizes(direction, frame, body - pos, correlation_id, asked)
+    if lookup is None:
+        return direction.verdict.order
+    recent = state.engine.mutations.sizes
+    sizes = {name: lookup.sizes.get(name) or recent.get(name, now_ms) or 0 for name in names}
+    created = streams.new_partitions(topology, {name: size for name, size in sizes.items() if size})
+    return _join(direction, frame, fields_at, head, created, now_ms)
+
+
+def _join(
+    direction: ChannelDirection,
+    frame: bytes,
+    fields_at: int,
+    head: RequestHead,
+    created: Mapping[str, int],
+    now_ms: int,
+) -> int:
+    """Charge the topics that a broker will create for a member, or respond that it is to try again."""
+    _, key, version, correlation_id, _ = head
+    state = direction.state
+    assert state.identity is not None, "the request direction has set it"
+    throttle = state.identity.quota.mutations
+    cost = min(sum(created.values()), _CHARGED_AHEAD_MAX)
+    if not cost:
+        return _forward_unchanged(state, correlation_id, version)
+    if throttle.take(cost, now_ms):
+        for name, partitions in created.items():
+            if len(name) <= _NAME_CHARACTERS_MAX:
+                state.engine.mutations.sizes.put(name, partitions, now_ms)
+        kept_bytes = sum(len(name) + _TOPIC_BYTES for name in created)
+        state.in_flight.append((correlation_id, version, _Joined(throttle, created, cost, kept_bytes)))
+        state.mutations_owed += 1
+        state.queued_bytes += kept_bytes
+        return 0
+    throttle_ms = throttle.throttle_ms(now_ms)
+    if not throttle.enforcing:
+        throttle.predict(throttle_ms, now_ms, state.virtual_time)
+        state.stats.topics_would_reject[API_NAMES[key]] += len(created)
+        return _forward_unchanged(state, correlation_id, version)
+    error_code = _COORDINATOR_LOAD_IN_PROGRESS
+    response = bytearray(layouts.refusal(frame, fields_at, key, version, correlation_id, error_code))
+    throttle_time.patch(response, key, version, _mute(state, throttle, throttle_ms, now_ms))
+    state.stats.topics_rejected[API_NAMES[key]] += len(created)
+    state.stats.requests[key] += 1
+    state.respond_locally(correlation_id, version, response)
+    direction.verdict.signal = True
+    return direction.replace(len(frame), b"")
