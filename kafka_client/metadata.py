@@ -5,9 +5,9 @@ with the cluster's id, since 0.10.1; 12 for topics, the first in which brokers l
 requested in chunks of 250 (`chunks`). ApiVersions 5 (KIP-1242) has a broker since 4.4 say whether it is a certain node
 of a certain cluster. DescribeCluster 2 (KIP-1073) has the registered brokers. DescribeConfigs 1 (KIP-133, KIP-73) has a
 few dynamic configs; synonyms are not requested: a value is the one in force, which is a broker's own config or else the
-cluster's default. DescribeLogDirs 1 (KIP-113) has the sizes of replicas, ElectLeaders 1 (KIP-183) elects preferred
-leaders. The messages about reassignments (KIP-455) are those of `protocol`, since Sluice also handles them for clients.
-DescribeAcls 1 (KIP-140) shows whether the brokers have an authorizer.
+cluster's default. DescribeLogDirs 1 (KIP-113) has the sizes of replicas, 5 (KIP-1066) whether directories are cordoned;
+ElectLeaders 1 (KIP-183) elects preferred leaders. The messages about reassignments (KIP-455) are those of `protocol`,
+since Sluice also handles them for clients. DescribeAcls 1 (KIP-140) shows whether the brokers have an authorizer.
 
 Non-obvious:
 
@@ -36,6 +36,7 @@ _CLUSTER_ID_VERSION: Final = 2
 _IDENTIFYING_VERSION: Final = 5
 _TOPICS_VERSION: Final = 12
 _CLUSTER_VERSION: Final = 2
+_CORDONED_VERSION: Final = 5
 _ADMIN_VERSION: Final = 1  # of DescribeConfigs, DescribeLogDirs, ElectLeaders and DescribeAcls
 
 _BROKERS_BYTES_MAX: Final = 2 * MIB  # 10,000 brokers with names of 150 characters
@@ -46,6 +47,7 @@ _CLUSTER_BYTES_MAX: Final = MIB
 _CONFIGS_BYTES_MAX: Final = 8 * MIB  # a list of throttled replicas has up to 32 kB
 _VERSIONS_BYTES_MAX: Final = 64 * KIB
 _LOG_DIRS_BYTES_MAX: Final = 16 * MIB
+_CORDONED_BYTES_MAX: Final = 256 * KIB
 _ELECT_BYTES_MAX: Final = 4 * MIB
 _LIST_BYTES_MAX: Final = 8 * MIB
 _ALTER_BYTES_MAX: Final = 4 * MIB
@@ -279,6 +281,15 @@ def replica_sizes() -> Request[dict[Partition, int]]:
     return request_of(asked, admin.DescribeLogDirsResponse, _sizes, _LOG_DIRS_BYTES_MAX)
 
 
+def is_cordoned() -> Request[bool]:
+    """Return the DescribeLogDirs request that asks a broker whether all its log directories are cordoned (KIP-1066).
+
+    Brokers before 4.3 close the connection.
+    """
+    asked = admin.DescribeLogDirsRequest(version=_CORDONED_VERSION, topics=[])
+    return request_of(asked, admin.DescribeLogDirsResponse, _is_cordoned, _CORDONED_BYTES_MAX)
+
+
 def elect_preferred(
     partitions: Sequence[Partition], timeout_ms: int
 ) -> Request[tuple[int, dict[Partition, tuple[int, str]]]]:
@@ -308,6 +319,11 @@ def _sizes(response: Any) -> dict[Partition, int]:
         for one in topic.partitions or ()
         if not one.is_future_key
     }
+
+
+def _is_cordoned(response: Any) -> bool:
+    directories = [directory for directory in response.results or () if not directory.error_code]
+    return bool(directories) and all(directory.is_cordoned for directory in directories)
 
 
 def _elected(response: Any) -> tuple[int, dict[Partition, tuple[int, str]]]:

@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     state, sizes = asyncio.run(read_cluster(servers, security, targets))
     check_targets(targets, state)
     moves = [Move(*key, state.partitions[key].replicas, target) for key, target in targets.items()]
-    plan = plan_moves(moves, state.partitions, state.live, limits)
+    plan = plan_moves(moves, state.partitions, state.live, limits, state.cordoned)
     print_result(options.format, describe(plan, limits, sizes), table(plan, sizes))
     return NEGATIVE if plan.waiting else OK
 
@@ -116,7 +116,8 @@ async def read_cluster(
         raise ServerError(poller.problem)
     cluster = Cluster(client)
     try:
-        state = await cluster.read_state([topic for topic, _ in targets], registered=True)
+        wanted = {broker for target in targets.values() for broker in target}
+        state = await cluster.read_state([topic for topic, _ in targets], wanted, registered=True)
         leaders = {key: state.partitions[key].leader for key in targets if key in state.partitions}
         held = await cluster.sizes(sorted({leader for leader in leaders.values() if leader >= 0}))
     except ClusterError as error:

@@ -145,6 +145,7 @@ def next_batch(
     in_flight: Mapping[TopicPartition, Step],
     waited: Mapping[TopicPartition, int],
     lost: frozenset[int] = NO_BROKERS,
+    cordoned: frozenset[int] = NO_BROKERS,
 ) -> Batch:
     """Choose the steps to begin beside those under way.
 
@@ -156,6 +157,7 @@ def next_batch(
         in_flight: the steps under way; their partitions get no other step.
         waited: `Batch.waited` of the previous call.
         lost: brokers that have been dead for so long that steps leave their replicas out.
+        cordoned: brokers whose log directories are all cordoned.
     """
     next_steps: dict[TopicPartition, Step | Finished | Waiting] = {}
     missing = []
@@ -164,7 +166,7 @@ def next_batch(
         if key in in_flight:
             continue
         if key in now:
-            next_steps[key] = next_step(move, now[key], live, limits.replica_count, lost)
+            next_steps[key] = next_step(move, now[key], live, limits.replica_count, lost, cordoned)
         else:
             missing.append(key)
     return choose_batch(next_steps, limits, in_flight, waited, tuple(missing))
@@ -318,6 +320,7 @@ def plan_moves(
     now: Mapping[TopicPartition, PartitionState],
     live: frozenset[int],
     limits: BatchLimits,
+    cordoned: frozenset[int] = NO_BROKERS,
 ) -> Plan:
     """Return all batches until the moves are finished, as if every step succeeded.
 
@@ -326,6 +329,7 @@ def plan_moves(
         now: the cluster's current state.
         live: the brokers that are alive.
         limits: the limits of steps that are under way at the same time.
+        cordoned: brokers whose log directories are all cordoned.
     """
     remaining = {move.key: (place, move) for place, move in enumerate(moves)}
     state = {key: now[key] for key in remaining}
@@ -336,7 +340,7 @@ def plan_moves(
 
     def compute(key: TopicPartition) -> None:
         place, move = remaining[key]
-        result = next_step(move, state[key], live, limits.replica_count)
+        result = next_step(move, state[key], live, limits.replica_count, cordoned=cordoned)
         if isinstance(result, Step):
             queue.add(result, place)
         elif isinstance(result, Finished):

@@ -19,6 +19,9 @@ Non-obvious:
   every step's list begins with the target's members, in the target's order.
 - A dead replica in a step may block it for ever, by the rule of Kafka 3.8 to 4.1, even a replica that does not
   move. So a step with one is not begun, unless the partition has too few in sync; after a while it is left out.
+- No step may leave a replica on a cordoned broker. Kafka 4.3 and later refuse every list with a broker whose log
+  directories are all cordoned (KIP-1066), even if it has the partition. So all such replicas leave in one step, and as
+  many are added.
 - No step overrides another. Kafka computes `adding` against the list in the middle of a move, so a cancel after an
   override does not restore the original.
 """
@@ -186,6 +189,7 @@ def next_step(
     live: frozenset[int],
     replica_count: int,
     lost: frozenset[int] = NO_BROKERS,
+    cordoned: frozenset[int] = NO_BROKERS,
 ) -> Step | Finished | Waiting:
     """Return the next step of a partition, or why there is none.
 
@@ -195,6 +199,7 @@ def next_step(
         live: the brokers that are alive.
         replica_count: the largest number of replicas that one step adds (R).
         lost: brokers that have been dead for so long that steps leave their replicas out.
+        cordoned: brokers whose log directories are all cordoned.
 
     >>> move = Move("t", 0, (0, 1, 2), (3, 4, 5))
     >>> now = PartitionState((0, 1, 2), (0, 1, 2), 0, (), (), 2)
@@ -215,12 +220,18 @@ def next_step(
         return Waiting(
             f"the target has {len(move.target)} replicas, fewer than min.insync.replicas {now.min_isr}"
         )
+    if barred := [broker for broker in move.target if broker in cordoned]:
+        return Waiting(f"all log directories of {_named(barred)} are cordoned")
     if set(now.replicas) == set(move.target):
         return _step(move, now, in_sync, _Change((), ()))
-    change = _choose_change(move, now, live, lost, replica_count, in_sync)
+    change = _choose_change(move, now, live, lost, cordoned, replica_count, in_sync)
     replicas = {*now.replicas, *change.adds} - {*change.drops}
     if replicas == {*now.replicas}:
         return _why_nothing_changes(move, now, live, in_sync)
+    if barred := sorted(replicas & cordoned):
+        return Waiting(
+            f"all log directories of {_named(barred)} are cordoned, and not all replicas there can leave in one step"
+        )
     dead = tuple(replica for replica in move.target if replica in replicas and replica not in live)
     dead += tuple(sorted(replicas - live - {*dead}))
     # Below min ISR an additional copy justifies a step that may not complete; dropping dead replicas does not.
@@ -238,6 +249,7 @@ def _choose_change(
     now: PartitionState,
     live: frozenset[int],
     lost: frozenset[int],
+    cordoned: frozenset[int],
     replica_count: int,
     in_sync: Sequence[int],
 ) -> _Change:
@@ -245,8 +257,9 @@ def _choose_change(
     needed = _in_sync_min(move, now)
     in_repair = len(in_sync) < needed
     missing = [broker for broker in move.target if broker not in now.replicas and broker in live]
-    adds = missing[: max(replica_count, needed - len(in_sync))]
     excess = [replica for replica in now.replicas if replica not in move.target]
+    at_once = max(replica_count, sum(replica in cordoned for replica in excess))
+    adds = missing[: max(at_once, needed - len(in_sync))]
     # A replica on a lost broker is not a copy: it does not count, and is dropped before any other.
     lost_replicas = [replica for replica in excess if replica in lost or (in_repair and replica not in live)]
     lost_replicas += [replica for replica in now.replicas if replica in lost and replica in move.target]
@@ -255,11 +268,16 @@ def _choose_change(
     room = len(now.replicas) - len(lost_replicas) + len(adds) - size_min
     leaving = sorted(
         (replica for replica in excess if replica not in lost_replicas),
-        key=lambda replica: (replica in live, replica in in_sync, replica == now.leader),
+        key=lambda replica: (
+            replica not in cordoned,
+            replica in live,
+            replica in in_sync,
+            replica == now.leader,
+        ),
     )
     if in_repair:
         leaving = [replica for replica in leaving if replica not in in_sync]
-    drops = leaving[: max(0, min(max(replica_count, len(adds)), room))]
+    drops = leaving[: max(0, min(max(at_once, len(adds)), room))]
     size = len(now.replicas) + len(adds) - len(drops)
     _keep_needed(drops, size - len(lost_replicas), len(adds), in_sync, needed)
     # Without a replica to add or to drop, a smaller list has no advantage.
@@ -319,4 +337,8 @@ def _why_nothing_changes(
 
 
 def _brokers(dead: Sequence[int]) -> str:
-    return f"broker {dead[0]}, which is" if len(dead) == 1 else f"brokers {list(dead)}, which are"
+    return f"{_named(dead)}, which {'is' if len(dead) == 1 else 'are'}"
+
+
+def _named(brokers: Sequence[int]) -> str:
+    return f"broker {brokers[0]}" if len(brokers) == 1 else f"brokers {list(brokers)}"

@@ -50,6 +50,7 @@ REQUESTS: list[tuple[Request[Any], str]] = [
         ),
     ),
     (metadata.replica_sizes(), "DescribeLogDirsRequestData(topics=null)"),
+    (metadata.is_cordoned(), "DescribeLogDirsRequestData(topics=[])"),
     (
         metadata.elect_preferred([("a", 1), ("b", 0), ("a", 2)], 5000),
         (
@@ -106,6 +107,7 @@ READ: list[Request[Any]] = [
     metadata.registered_brokers(),
     metadata.describe_topics(["a"], ["k"]),
     metadata.replica_sizes(),
+    metadata.is_cordoned(),
     metadata.elect_preferred([], 1),
     quotas.alter([], validate_only=True),
     topics.create_placed("a", [[1]]),

@@ -10,7 +10,7 @@ comes after it knows the journal and the cluster and nothing else.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -313,7 +313,9 @@ class SimulatedResponses(Cluster):
     def __init__(self, world: World) -> None:
         self._world = world
 
-    async def read_state(self, topics: Sequence[str], *, registered: bool = False) -> ClusterState:
+    async def read_state(
+        self, topics: Sequence[str], targets: Collection[int] = (), *, registered: bool = False
+    ) -> ClusterState:
         world, cluster = self._world, self._world.cluster
         if world.unreachable:
             raise ClusterError("no broker answers")

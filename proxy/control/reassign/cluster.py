@@ -11,6 +11,7 @@ Permissions: Describe and Alter on the cluster, Describe and DescribeConfigs on 
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
@@ -32,6 +33,10 @@ _MIN_ISR_SECONDS: Final = 15.0  # how long a topic's config is kept
 _RESPONSE_SECONDS_MAX: Final = 15.0  # longer than _TIMEOUT_MS, the broker's limit for a change
 _READ_SECONDS_MAX: Final = 6.0  # a caller waits for it, and then for the next broker
 _CONNECT_SECONDS_MAX: Final = 3.0
+# How long it is known whether a broker is cordoned; for how long each is asked, and how many at a time.
+_CORDONED_SECONDS: Final = 5.0
+_CORDONED_SECONDS_MAX: Final = 3.0
+_ASKED_AT_A_TIME: Final = 16
 # For this time, brokers that do not list fenced brokers are not asked again.
 FENCED_SECONDS: Final = 300.0
 _TIMEOUT_MS: Final = 10_000
@@ -60,6 +65,7 @@ class ClusterState(NamedTuple):
         partitions: the state of every partition of the topics.
         topic_ids: by name, the ids of those of the topics that exist, in hex.
         ongoing: the reassignments under way in the whole cluster, as Kafka lists them.
+        cordoned: the ids of those of the asked brokers whose log directories are all cordoned.
     """
 
     live: frozenset[int]
@@ -67,6 +73,7 @@ class ClusterState(NamedTuple):
     partitions: Mapping[TopicPartition, PartitionState]
     topic_ids: Mapping[str, str]
     ongoing: Mapping[TopicPartition, Ongoing]
+    cordoned: frozenset[int] = frozenset()
 
 
 class Cluster:
@@ -83,12 +90,17 @@ class Cluster:
         self._lock = asyncio.Lock()
         self._min_isr: dict[str, tuple[float, int]] = {}
         self._registered_retry_at = 0.0
+        self._cordoned: dict[int, tuple[float, bool]] = {}  # until when it is taken as known
         self._next_target = 0
 
-    async def read_state(self, topics: Sequence[str], *, registered: bool = False) -> ClusterState:
+    async def read_state(
+        self, topics: Sequence[str], targets: Collection[int] = (), *, registered: bool = False
+    ) -> ClusterState:
         """Read the state of these topics.
 
         Args:
+            targets: brokers that are to get replicas; they are asked whether they are cordoned, as are those that have
+                replicas. None are asked without targets.
             registered: whether to ask also for registered brokers, to tell dead brokers from ids that do not exist.
 
         Raises:
@@ -113,7 +125,9 @@ class Cluster:
         if registered:
             known |= await self._registered()
         ids = {name: topic.topic_id.hex() for name, topic in there.items()}
-        return ClusterState(live, known, now, ids, ongoing)
+        concerned = {*targets, *(replica for one in now.values() for replica in one.replicas)} & live
+        cordoned = await self._cordoned_of(concerned) if targets else frozenset[int]()
+        return ClusterState(live, known, now, ids, ongoing, cordoned)
 
     async def submit(
         self, targets: Mapping[TopicPartition, Target], may: Callable[[], bool]
@@ -143,6 +157,28 @@ class Cluster:
         """
         error_code, found = await self._read(metadata.elect_preferred(partitions, _TIMEOUT_MS), may)
         return {key: found.get(key, (error_code, "")) for key in partitions}
+
+    async def _cordoned_of(self, brokers: AbstractSet[int]) -> frozenset[int]:
+        """Return which of these brokers have only cordoned log directories; one that does not say so has others."""
+        now = asyncio.get_running_loop().time()
+        unknown = [broker for broker in sorted(brokers) if self._cordoned.get(broker, (0.0, False))[0] <= now]
+        if unknown:
+            asking = asyncio.Semaphore(_ASKED_AT_A_TIME)
+            await asyncio.gather(*(self._ask_cordoned(broker, asking) for broker in unknown))
+        return frozenset(broker for broker in brokers if self._cordoned.get(broker, (0.0, False))[1])
+
+    async def _ask_cordoned(self, broker: int, asking: asyncio.Semaphore) -> None:
+        loop = asyncio.get_running_loop()
+        _, target = self._brokers.upstream(broker)
+        async with asking:
+            try:
+                if target is None:
+                    raise OSError("its name is not resolved")
+                async with asyncio.timeout(_CORDONED_SECONDS_MAX):
+                    found, seconds = await self._client.ask(target, metadata.is_cordoned()), _CORDONED_SECONDS
+            except ASKING_FAILS:  # before 4.3 it closes the connection
+                found, seconds = False, FENCED_SECONDS
+        self._cordoned[broker] = (loop.time() + seconds, found)
 
     async def sizes(self, brokers: Sequence[int]) -> dict[int, dict[TopicPartition, int]]:
         """Return the size in bytes of every replica by broker; brokers that do not respond are left out."""

@@ -196,7 +196,9 @@ class Executor:
     async def _read_cluster(self, state: JournalState) -> ClusterState:
         # Callers' requests do not wait for this: an unresponsive broker takes seconds, and the journal's sequence shows
         # whether a request was added meanwhile.
-        cluster = await self._cluster.read_state(sorted({topic for topic, _ in state.entries}))
+        topics = sorted({topic for topic, _ in state.entries})
+        targets = {broker for entry in state.entries.values() for broker in entry.wanted}
+        cluster = await self._cluster.read_state(topics, targets)
         self._journal.partitions = {
             key: cluster.partitions[key] for key in state.entries if key in cluster.partitions
         }

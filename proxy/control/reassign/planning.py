@@ -170,6 +170,11 @@ def _replicas_problem(target: tuple[int, ...], cluster: ClusterState) -> str:
             return (
                 f"The manual partition assignment includes broker {broker}, but no such broker is registered."
             )
+        if broker in cluster.cordoned:
+            return (
+                f"The manual partition assignment includes broker {broker}, but all its log directories are "
+                "cordoned."
+            )
         if broker == before:
             return f"The manual partition assignment includes the broker {broker} more than once."
         before = broker
@@ -312,7 +317,9 @@ def _first_steps(
         if verdict.kind is Handling.NEW:
             assert verdict.entry is not None, "what is taken has an entry"
             moves.append(replace(verdict.entry, target=verdict.entry.wanted).move)
-    batch = next_batch(moves, cluster.partitions, cluster.live, settings.limits, in_flight, {})
+    batch = next_batch(
+        moves, cluster.partitions, cluster.live, settings.limits, in_flight, {}, cordoned=cluster.cordoned
+    )
     return {step.key: step for step in batch.steps if step.submits}
 
 

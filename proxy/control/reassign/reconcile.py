@@ -71,20 +71,20 @@ class Memory:
     waited: Mapping[TopicPartition, int] = field(default_factory=dict)
     settled_ms: dict[TopicPartition, int] = field(default_factory=dict)
     _next_steps: dict[TopicPartition, tuple[Entry, PartitionState, _NextStep]] = field(default_factory=dict)
-    _basis: tuple[frozenset[int], int, frozenset[int]] | None = None
+    _basis: tuple[frozenset[int], int, frozenset[int], frozenset[int]] | None = None
 
     def next_steps(
         self, entries: Sequence[Entry], cluster: ClusterState, replica_count: int, lost: frozenset[int]
     ) -> dict[TopicPartition, _NextStep]:
         """Return `next_step` of each entry; results of moves that have not changed are reused from the last call."""
-        basis = (cluster.live, replica_count, lost)
+        basis = (cluster.live, replica_count, lost, cluster.cordoned)
         known = self._next_steps if basis == self._basis else {}
         self._basis, self._next_steps = basis, {}
         for entry in entries:
             key, now = entry.key, cluster.partitions[entry.key]
             before = known.get(key)
             if before is None or before[0] is not entry or before[1] != now:
-                before = (entry, now, next_step(entry.move, now, cluster.live, replica_count, lost))
+                before = (entry, now, next_step(entry.move, now, *basis))
             self._next_steps[key] = before
         return {key: verdict for key, (_, _, verdict) in self._next_steps.items()}
 

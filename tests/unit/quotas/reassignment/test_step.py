@@ -1,5 +1,7 @@
 """KIP-435's step of one partition: the proposal's own example, and each place where its text goes wrong."""
 
+from itertools import chain, combinations, product
+
 import pytest
 
 from quotas.reassignment.batch import succeeded
@@ -296,3 +298,63 @@ def test_step_is_blocked_by_lost_brokers_and_not_by_slow_ones() -> None:
     assert step.blocked_by(caught_up, frozenset({1})) == (1,)
     leaderless = PartitionState((3, 1, 2, 0), (0,), -1, (3,), (0,), 1)
     assert step.blocked_by(leaderless, frozenset({0})) == (0,)
+
+
+# Brokers whose log directories are all cordoned: Kafka refuses each list with one of them (KIP-1066).
+
+
+def step_beside(
+    cordoned: Replicas, move: Move, now: PartitionState, count: int = 1
+) -> Step | Finished | Waiting:
+    return next_step(move, now, ALL, count, cordoned=frozenset(cordoned))
+
+
+def test_replica_on_a_cordoned_broker_leaves_first_even_if_it_leads() -> None:
+    move, now = Move("t", 0, (0, 1, 2), (3, 4, 5)), partition((0, 1, 2))
+    step = step_beside((0,), move, now)
+    assert isinstance(step, Step)
+    assert (step.adds, step.drops, step.replicas, step.elects) == ((3,), (0,), (3, 1, 2), 3)
+
+
+def test_all_replicas_on_cordoned_brokers_leave_in_one_step() -> None:
+    step = step_beside((1, 2), Move("t", 0, (0, 1, 2), (3, 4, 5)), partition((0, 1, 2)))
+    assert isinstance(step, Step)
+    assert (step.adds, step.drops, step.replicas) == ((3, 4), (1, 2), (3, 4, 0))
+
+
+def test_smaller_target_drops_cordoned_brokers_at_once() -> None:
+    step = step_beside((0, 1), Move("t", 0, (0, 1, 2, 3), (2,)), partition((0, 1, 2, 3)))
+    assert isinstance(step, Step)
+    assert set(step.drops) == {0, 1}
+
+
+@pytest.mark.parametrize("replicas", [(0, 1, 2), (3, 1, 2), (2, 1, 3)])
+def test_cordoned_target_is_waited_for(replicas: Replicas) -> None:
+    verdict = step_beside((3,), Move("t", 0, (0, 1, 2), (3, 2, 1)), partition(replicas))
+    assert isinstance(verdict, Waiting)
+    assert verdict.reason == "all log directories of broker 3 are cordoned"
+
+
+def test_replica_that_cannot_leave_a_cordoned_broker_is_named() -> None:
+    """One of the targets is not alive, so two copies would be too few."""
+    move, now = Move("t", 0, (0, 1, 2), (3, 4, 5)), partition((0, 1, 2), min_isr=3)
+    verdict = next_step(move, now, ALL - {4, 5}, 1, cordoned=frozenset((0, 1)))
+    assert isinstance(verdict, Waiting)
+    assert "are cordoned, and not all replicas there can leave in one step" in verdict.reason
+
+
+def test_no_step_has_a_cordoned_broker_and_none_loses_copies() -> None:
+    """All small moves, with each set of cordoned brokers outside of the target."""
+    brokers = range(5)
+    for size, wanted, min_isr, count in product((1, 2, 3), (1, 2, 3), (1, 2), (1, 2)):
+        for target in combinations(brokers, wanted):
+            move = Move("t", 0, tuple(range(size)), target)
+            outside = [broker for broker in brokers if broker not in target]
+            for cordoned in chain.from_iterable(combinations(outside, number) for number in (1, 2)):
+                now, steps = partition(move.original, min_isr=min(min_isr, size, wanted)), 0
+                while isinstance(step := step_beside(cordoned, move, now, count), Step):
+                    assert not set(step.replicas) & set(cordoned)
+                    assert len(step.replicas) >= min(len(now.replicas), wanted)
+                    now, steps = succeeded(now, step), steps + 1
+                assert isinstance(step, Finished), (move, cordoned, now, step)
+                assert steps <= size + wanted + 2

@@ -29,6 +29,7 @@ from tests.support.loop_broker import listening
 from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct
 
 DESCRIBE_CONFIGS = 32
+DESCRIBE_LOG_DIRS = 35
 ALTER = ALTER_PARTITION_REASSIGNMENTS
 LIST = LIST_PARTITION_REASSIGNMENTS
 ELECT = ELECT_LEADERS
@@ -98,9 +99,9 @@ class Remembering(BrokerClient):
         super().__init__(brokers)
         self.dialled: list[Target] = []
 
-    async def connect(self, target: Target) -> Connection:
+    async def connect(self, target: Target, *, anyone: bool = False) -> Connection:
         self.dialled.append(target)
-        self.last = await super().connect(target)
+        self.last = await super().connect(target, anyone=anyone)
         return self.last
 
 
@@ -135,6 +136,59 @@ def test_partitions_are_read_with_their_moves() -> None:
     assert (found.live, found.registered) == ({1, 2}, {1, 2, 3})
     assert set(found.topic_ids) == {"t"}
     assert broker.asked == [METADATA, DESCRIBE_CONFIGS, LIST], "the list last"
+
+
+def directories(*cordoned: bool, error_code: int = 0) -> bytes:
+    """Each with whether it is cordoned; the first one has failed if there is an error."""
+    kind = RESPONSES[DESCRIBE_LOG_DIRS]
+    found = [
+        struct(
+            kind,
+            5,
+            "DescribeLogDirsResult",
+            error_code=0 if number else error_code,
+            log_dir=f"/{number}",
+            topics=[],
+            is_cordoned=one,
+        )
+        for number, one in enumerate(cordoned)
+    ]
+    return framed(kind(version=5, throttle_time_ms=0, error_code=0, results=found))
+
+
+@pytest.mark.parametrize(
+    ("response", "cordoned"),
+    [
+        (directories(True, True), {1}),
+        (directories(True, False), set()),
+        (directories(False, True, error_code=56), {1}),  # the other one has failed: KAFKA_STORAGE_ERROR
+        (directories(), set()),  # no right to see them
+        (None, set()),  # before 4.3 the connection is closed
+    ],
+)
+def test_brokers_that_are_concerned_are_asked_whether_they_are_cordoned(
+    response: bytes | None, cordoned: set[int]
+) -> None:
+    broker = Broker()
+    broker.responses[DESCRIBE_LOG_DIRS] = lambda: response
+
+    async def twice(cluster: Cluster, client: Remembering) -> ClusterState:
+        (address,) = client.brokers.targets()
+        for node in (1, 2, 3):  # 3 is not alive, and not asked
+            client.brokers.learn(node, *address)
+        await cluster.read_state(["t"], (3,))
+        return await cluster.read_state(["t"], (3,))
+
+    assert asking(broker, twice).cordoned == cordoned
+    assert broker.asked.count(DESCRIBE_LOG_DIRS) == 1, (
+        "broker 1 has replicas; what it said is kept for a while"
+    )
+
+
+def test_without_targets_no_broker_is_asked_whether_it_is_cordoned() -> None:
+    broker = Broker()
+    assert asking(broker, seen).cordoned == frozenset()
+    assert DESCRIBE_LOG_DIRS not in broker.asked
 
 
 def test_min_isr_is_not_asked_for_every_time() -> None:

@@ -17,7 +17,12 @@ ENTRY = Entry("t", 0, "id", (1, 2, 3), (4, 5, 6))
 
 def seen(now: PartitionState = NOW, **topic_ids: str) -> ClusterState:
     return ClusterState(
-        frozenset((1, 2, 3)), frozenset(range(1, 8)), {KEY: now}, topic_ids or {"t": "id"}, {}
+        frozenset((1, 2, 3)),
+        frozenset(range(1, 9)),
+        {KEY: now},
+        topic_ids or {"t": "id"},
+        {},
+        cordoned=frozenset((8,)),
     )
 
 
@@ -45,6 +50,7 @@ def one(target: Target, **words: object) -> Verdict:
         (("t", 7), (1,), 3, "Unable to find partition t:7."),
         (KEY, (), 39, f"{MANUAL} an empty replica list."),
         (KEY, (1, 9), 39, f"{MANUAL} broker 9, but no such broker is registered."),
+        (KEY, (1, 8), 39, f"{MANUAL} broker 8, but all its log directories are cordoned."),
         (KEY, (1, 2, 1), 39, f"{MANUAL} the broker 1 more than once."),
     ],
 )
