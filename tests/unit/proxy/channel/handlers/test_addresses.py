@@ -69,6 +69,15 @@ def test_metadata_that_ends_before_its_brokers_do_ends_the_connection() -> None:
     talk.broker(0, frame(b"\0\0\0\1\0\0\0\0\0\x09"), Ends("malformed"))
 
 
+@pytest.mark.parametrize("gateway", [True, False])
+def test_client_that_brokers_tell_to_begin_anew_is_told(gateway: bool) -> None:
+    """The error of a Metadata response is behind its topics (KIP-1102)."""
+    cls = RESPONSES[api.METADATA]
+    message = cls(version=13, brokers=[], topics=[], error_code=129)
+    seen = responded(api.METADATA, 13, framed(message, correlation_id=1), gateway=gateway)
+    assert seen.error_code == 129
+
+
 @pytest.mark.parametrize("version", range(7))
 def test_coordinator_is_at_a_port_of_ours(version: int) -> None:
     cls = RESPONSES[api.FIND_COORDINATOR]
