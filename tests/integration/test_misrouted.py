@@ -38,7 +38,7 @@ def test_each_port_of_a_gateway_leads_to_the_broker_that_is_meant(
         assert told(kafka.address(node), CLUSTER_ID, other) == REBOOTSTRAP_REQUIRED
         assert told(port, CLUSTER_ID, other) is CLOSED, "it would get the same addresses again"
         assert told(port, OTHER_CLUSTER, node) == REBOOTSTRAP_REQUIRED, "it has to begin anew"
-    assert sluice.metric("sluice_errors_total", cause="broker_misrouted") == len(kafka.nodes)
+    assert sluice.metric("sluice_connection_errors_total", cause="broker_misrouted") == len(kafka.nodes)
 
 
 def test_next_version_of_api_versions_is_refused_and_the_client_goes_on(

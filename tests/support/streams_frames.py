@@ -20,7 +20,9 @@ class Part:
     expressions: Sequence[str] = ()
 
     def encoded(self, number: int) -> bytes:
-        copartitioned = count_bytes(1, True) + 3 * (count_bytes(1, True) + b"\0\0") + b"\0"
+        # One group: the first source topic, no expressions, no repartition topics.
+        group = count_bytes(1, True) + b"\0\0" + count_bytes(0, True) * 2 + b"\0"
+        copartitioned = count_bytes(1, True) + group if self.sources else count_bytes(0, True)
         return (
             string_bytes(str(number), True)
             + _strings(self.sources)
