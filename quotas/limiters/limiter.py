@@ -184,6 +184,7 @@ class Flow:
         0  # bytes that the response to the Fetch under way may have, unless its first batch is larger
     )
     exposed: int = 0  # bytes that its response may bring beyond the charge
+    shares: bool = False  # whether it is a share consumer's, set by the channel
     tag: int = 0  # the virtual time, in bytes, at which this channel's next request begins
     start: int = 0  # the same for the Fetch at the broker
     size: int = 0  # bytes of its place in the queue

@@ -33,6 +33,9 @@ EXPOSED_SHARE: Final = 4
 # batches; with less if the burst is small, so that IDLE_AT_A_TIME of them may be under way.
 BATCH_BYTES_MIN: Final = 16_384
 IDLE_AT_A_TIME: Final = 128
+# A share consumer's with three times as much: its broker hands out whole batches whatever the session has seen, and
+# consumers of a share group are often many on one user, so that records for all of them come at once.
+SHARE_FLOORS: Final = 3
 # A Fetch without history may bring a batch of any size, whatever it is granted. The estimate is the largest batch that
 # brokers accept by default (message.max.bytes), or a tenth of a second's quota if that is more, but at most half a
 # second's quota and the rest of the burst; so at most eight of unknown size are at brokers at a time. It is at least
@@ -129,8 +132,9 @@ class FetchesUnderWay:
                 granted = quantum
         flow.granted = granted = granted or 1
         brings = granted if granted > self._largest else self._largest
-        if brings < self._floor:
-            brings = self._floor
+        floor = self._floor * SHARE_FLOORS if flow.shares else self._floor
+        if brings < floor:
+            brings = floor
         flow.exposed = exposed = brings - expected if brings > expected else 0
         self.exposed += exposed
 

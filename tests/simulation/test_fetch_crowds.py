@@ -125,3 +125,32 @@ def test_small_consumers_that_use_most_of_the_quota_wait_half_a_second_at_most()
     delays = sorted(delay for consumer in consumers for delay in consumer.delays)
     assert len(delays) >= 0.98 * 200 * (seconds * 1000 - BEGIN_MS) / 600
     assert delays[len(delays) * 99 // 100] <= 500
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_batches_of_unknown_size_for_all_at_once(shares: bool) -> None:
+    """60 that have seen nothing, then a batch of 100 kB each: share consumers hold the bound, others three times it.
+
+    In a second may pass: a burst of a second, a second of the quota, and what one response may have.
+    """
+    world = world_of("schedule", consumes=True)
+    for consumer in crowd(world, 60):
+        consumer.flow.shares = shares
+        consumer.batch = 100_000
+        consumer.due = deque([12_000])
+    world.run(20)
+    bound = 2 * LIMIT + LIMIT / 2 + 100_000
+    assert (world.fullest_second() <= bound) is shares, world.fullest_second() / LIMIT
+
+
+def test_busy_share_consumer_beside_idle_ones_gets_its_rate() -> None:
+    # As above with 50 idle ones. They count with 47 kB each, so that some rest.
+    seconds = 30
+    world = world_of("schedule", consumes=True)
+    busy = Consumer(world, every(100, seconds))
+    world.at(0, busy)
+    for consumer in (busy, *crowd(world, 50)):
+        consumer.flow.shares = True
+    world.run(seconds)
+    assert len(busy.delays) >= 0.95 * (seconds * 1000 - BEGIN_MS) / 100
+    assert max(busy.delays) <= 250

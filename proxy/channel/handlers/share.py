@@ -20,6 +20,8 @@ Non-obvious:
 - Sluice never responds to a ShareFetch itself; it may limit it to no records. With max_records 0 a broker acquires
   no record, responds at once, and does everything else that the request says; so acknowledgements pass mutes, and
   made-up ones bring no records.
+- A response without room for records is charged with all of its bytes, one with records as Kafka does, without the
+  frame's length and the header's tags: tens of thousands of small ones a second would add up to a tenth of a quota.
 - A muted connection of a share consumer is still read. Only the header of the next request shows whether it is an
   acknowledgement; all other requests then wait with their header read.
 """
@@ -76,8 +78,10 @@ class _ShareResponse(Owed):
             state.fetch_owed = False
         if key == SHARE_FETCH:
             throttle = identity.quota.fetch
-            charge = throttle.fetched if may_acquire else throttle.delivered
-            decision = charge(identity.fetch, length - 1, now_ms)
+            if may_acquire:
+                decision = throttle.fetched(identity.fetch, length - 1, now_ms)
+            else:
+                decision = throttle.delivered(identity.fetch, direction.frame_bytes, now_ms)
             if decision is not ADMITTED:
                 mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)
                 direction.verdict.signal = True
@@ -102,6 +106,7 @@ def fetch_request(
     identity = state.identity
     assert identity is not None, "the request direction has set it"
     throttle = identity.quota.fetch
+    identity.fetch.shares = True
     limited = throttle.fetch_arrived(identity.fetch, now_ms) or state.engine.weighs_fetched_topics
     if not limited and state.mute_until_ms <= now_ms:
         return _owe(state, head, may_acquire=False)

@@ -156,8 +156,8 @@ def test_hold_ends_with_the_longest_mute_and_the_request_passes_without_room() -
     sent = asked(correlation_id=2)
     talk.client(2000, sent, Wait(5000, held=True))
     talk.client(5000, b"", Pass(without_room(sent)))
-    small = response(correlation_id=2)  # 100 B: 12,100 / 1,000 - 10 s
-    talk.broker(5000, small, Pass(with_throttle_time(small, THROTTLE_AT, 2100)))
+    small = response(correlation_id=2)  # 105 B in all: 12,105 / 1,000 - 10 s
+    talk.broker(5000, small, Pass(with_throttle_time(small, THROTTLE_AT, 2105)))
 
 
 @pytest.mark.parametrize("version", [1, 2])
