@@ -48,6 +48,8 @@ _POLICY_IS_OPEN: Final = (
 )
 _PATTERN: Final = "*"
 _TYPE: Final = "User:"
+_PLAIN: Final = re.compile(r"[\w.-]+", re.ASCII)
+_NAMES: Final = Entity._fields[:4]  # those that are compared with what clients say of themselves
 _BRACKETS: Final = "<>\"' "
 _EVERY_OTHER: Final = 'every name without an entry of its own is "<default>"'
 _BYTES_MIN: Final = 1000  # bytes/s: the headers of a client's requests alone are about as much
@@ -511,8 +513,8 @@ def terms_problem(quotas: QuotaSettings, entity: Entity, key: str) -> str:
 
 def limit_warnings(entity: Entity, values: Mapping[str, float]) -> Iterator[str]:
     """Yield warnings about one `[[quota]]` table: names and limits that probably mean something else."""
-    for part, name in zip(Entity._fields, entity, strict=True):
-        if isinstance(name, str) and part not in ("group", "capacity", "when") and entity.group is None:
+    for part, name in zip(_NAMES, entity, strict=False):
+        if isinstance(name, str) and entity.group is None:
             problem = _name_problem(part, name)
             if problem:
                 yield f"quota of {part.replace('_', ' ')} {name!r}{problem}"
@@ -526,6 +528,8 @@ def _name_problem(part: str, name: str) -> str:
     """Return what is probably wrong with a name, as the text that follows it in a sentence; "" if nothing is."""
     if part == "ip":
         return "" if ip_name(name) else " has no effect: it is no IP address"
+    if _PLAIN.fullmatch(name) and name.lower() != "default":  # so are nearly all
+        return ""
     if _is_pattern(name):
         group = (
             ", or a [[group]] of all that begin so" if part in ("user", "client_id") and _begins(name) else ""

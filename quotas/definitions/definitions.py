@@ -200,6 +200,14 @@ def check_value(entity: Entity, key: str, value: float, path: str) -> None:
         raise DefinitionError(path, f"must be 1, not {value!r}; without the key it is not so")
 
 
+def _checked(entity: Entity, values: Mapping[str, float], path: str) -> Entity:
+    """Return the entity in its canonical form; raise `DefinitionError` if it or a value is invalid."""
+    check_entity(entity, path)
+    for key, value in values.items():
+        check_value(entity, key, value, f"{path}.{key}")
+    return canonical(entity)
+
+
 def check_ceilings(
     values: Mapping[str, float], path: str, before: Mapping[str, float] = MappingProxyType({})
 ) -> None:
@@ -381,7 +389,9 @@ class Definitions:
     def __contains__(self, entity: Entity) -> bool:
         return code(*canonical(entity)) in self._codes
 
-    def put(self, entity: Entity, values: Mapping[str, float], path: str = "") -> str:
+    def put(
+        self, entity: Entity, values: Mapping[str, float], path: str = "", *, checked: bool = False
+    ) -> str:
         """Replace all limits of one entity; without limits it is removed.
 
         Returns: the code of the entity.
@@ -389,14 +399,13 @@ class Definitions:
         Args:
             values: the limits by quota key.
             path: the entity's place in a file, for error messages.
+            checked: whether the entity is `canonical` and valid, and so is each value.
 
         Raises:
             DefinitionError: the entity or a value is invalid; nothing has changed.
         """
-        check_entity(entity, path)
-        for key, value in values.items():
-            check_value(entity, key, value, f"{path}.{key}")
-        entity = canonical(entity)
+        if not checked:
+            entity = _checked(entity, values, path)
         text = code(*entity)
         known = text in self._codes
         if not known:

@@ -181,6 +181,11 @@ def table(block: str) -> dict[str, object] | None:
     found: dict[str, object] = {}
     within = False
     for line in block.split("\n"):
+        if not line:
+            continue
+        if line == "[[quota]]" and not within:  # as in nearly all files
+            within = True
+            continue
         match = _LINE.fullmatch(line)
         if match is None:
             if within or HEADER.fullmatch(line) is None:
@@ -319,7 +324,7 @@ def _take(
         linked[name] = entries
         return
     entity, values = entries[0]
-    known.add(definitions.put(entity, values, path))
+    known.add(definitions.put(entity, values, path, checked=entity.when is None))
 
 
 def _put_linked(definitions: Definitions, linked: Mapping[str, Entries]) -> None:
@@ -611,7 +616,9 @@ class Document:
                 if kind != QUOTA or entries[0][0].group is not None:
                     linked[name] = entries
                 else:
-                    name = changed.put(*entries[0], path)  # the same text, which is then once in memory
+                    entity, values = entries[0]
+                    # The same text as its own, which is then once in memory.
+                    name = changed.put(entity, values, path, checked=entity.when is None)
             if name in pieces:
                 raise DefinitionError(path, "this entity is defined twice")
             if len(pieces) > ENTITIES_MAX:

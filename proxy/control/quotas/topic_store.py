@@ -645,7 +645,8 @@ class TopicStore(QuotaStore):
             return
         proven = self._seal is not None and bool(record.mark)
         if setting is not None and setting.author is not None and not proven:
-            setting = setting._replace(author=setting.author._replace(claimed=True))
+            # Of a million records `_replace` takes two seconds.
+            setting = Setting(setting.value, Author(*setting.author[:3], claimed=True))
         self._unreadable.discard(place)
         changes.put(entity, limit, setting)
         self.records["removed" if setting is None else "applied"] += 1
@@ -735,7 +736,7 @@ class TopicStore(QuotaStore):
 
     def _put(self, target: Definitions, entity: Entity, values: Mapping[str, float]) -> None:
         try:
-            target.put(entity, values)
+            target.put(entity, values, checked=True)  # each record was, when it was read
         except DefinitionError as error:
             self._skipped("limit", error.problem)
 
