@@ -553,7 +553,7 @@ class Lessor:
         default = held.get(DEFAULT_KEY, self.terms.equal)
         self._default.parts[name], self._nothing.parts[name] = Part(default), Part(0.0)
         told = {key: held[key] for key in held if is_factor(key)}
-        if told and len(self._factors) < KEYS_MAX:  # by a predecessor: it holds until this lessor knows more
+        if told and len(self._factors) + len(told) <= KEYS_MAX:  # by a predecessor: it holds until this lessor knows more
             self.tell(told | self._factors)
         for key in held:
             if key != DEFAULT_KEY and key not in told:

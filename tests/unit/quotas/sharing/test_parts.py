@@ -4,6 +4,7 @@ import pytest
 
 from quotas.sharing.lease_values import (
     DEFAULT_KEY,
+    KEYS_MAX,
     Grants,
     LeaseTerms,
     LesseeId,
@@ -191,6 +192,20 @@ def test_factor_is_told_on_by_the_next_lessor_until_that_knows_more() -> None:
     successor.tell({})
     process.run(5000)
     assert process.parts.factors(5000) == {}
+
+
+def test_more_factors_than_there_may_be_are_not_told_on() -> None:
+    lessor, one, other = (
+        Lessor(TERMS, 9, lambda _: 1.0, 0, TERMS.lease_ms),
+        Lessee(TERMS, LesseeId("a", 1), 0),
+        Lessee(TERMS, LesseeId("b", 2), 0),
+    )
+    held = {factor_key("producer_byte_rate", broker, promised=True): 0.5 for broker in range(KEYS_MAX + 1)}
+    lessor.report(one.report(0)._replace(held={DEFAULT_KEY: 0.25, **held}), 0)
+    lessor.report(other.report(0), 0)
+    for _, grants in lessor.grants(0):
+        assert set(grants.shares) == {DEFAULT_KEY}
+    assert lessor.keys == []
 
 
 def test_factor_ends_with_the_lease_of_its_part() -> None:
