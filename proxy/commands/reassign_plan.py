@@ -96,7 +96,7 @@ def _limits(options: argparse.Namespace) -> BatchLimits:
 
 
 async def read_cluster(
-    servers: Sequence[Address], security: Security, targets: Mapping[TopicPartition, object]
+    servers: Sequence[Address], security: Security, targets: Mapping[TopicPartition, Sequence[int]]
 ) -> ClusterWithSizes:
     """Read the cluster's state and the sizes of these partitions.
 

@@ -5,6 +5,7 @@ A client that is told REBOOTSTRAP_REQUIRED closes all its connections and begins
 
 import re
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -81,7 +82,7 @@ def test_brokers_that_swap_their_addresses_are_found_within_one_poll(tmp_path: P
             started = time.monotonic()
             found: dict[int, list[int | None]] = {node: [] for node in cluster.nodes}
             for node, codes in found.items():
-                until(lambda node=node, codes=codes: reached(sluice, node, codes), seconds=30)
+                until(partial(reached, sluice, node, codes), seconds=30)
             elapsed = time.monotonic() - started
             print(f"reached after {elapsed:.1f} s: {found}")
             assert all(set(codes) <= {CLOSED, 0} for codes in found.values()), "never told to begin anew"

@@ -72,7 +72,8 @@ def test_refusals_are_kafkas_own(rig: ReassignmentRig, front: SluiceProcess) -> 
 
 @pytest.fixture
 def cordoned(rig: ReassignmentRig) -> Iterator[int]:
-    """Broker 1, with all its log directories cordoned (KIP-1066)."""
+    """Broker 1, with all its log directories cordoned (KIP-1066); it leads the topic "drained"."""
+    rig.create("drained", [[1, 2]])
     words = ("--alter", "--entity-type", "brokers", "--entity-name", "1")
     tools.configs(rig.cluster.bootstrap(), *words, "--add-config", "cordoned.log.dirs=*")
     try:
@@ -84,7 +85,6 @@ def cordoned(rig: ReassignmentRig) -> Iterator[int]:
 def test_cordoned_broker_is_refused_as_a_target_and_drained(
     rig: ReassignmentRig, front: SluiceProcess, cordoned: int
 ) -> None:
-    rig.create("drained", [[cordoned, 2]])
     onto = asked((("drained", 0), (cordoned, 3)))
     message = f"includes broker {cordoned}, but all its log directories are cordoned."
 

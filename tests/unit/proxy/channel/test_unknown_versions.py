@@ -3,6 +3,8 @@
 docs/compatibility.md says which of them a user meets.
 """
 
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import pytest
@@ -57,7 +59,7 @@ def limited() -> Engine:
     return engine_with({Entity(client_id=DEFAULT): limits})
 
 
-TALKS: Final = {
+TALKS: Final[dict[str, tuple[Callable[[], Playbook], AbstractSet[int]]]] = {
     "gateway": (playbook, READ | WITH_ADDRESSES),
     "sidecar": (lambda: playbook(gateway=False), READ),
     "limited gateway": (lambda: playbook(limited()), READ | WITH_ADDRESSES | MUTATIONS),
@@ -74,7 +76,7 @@ TALKS: Final = {
 @pytest.mark.parametrize("mode", TALKS)
 def test_next_version_of_an_api_passes_untouched_or_is_closed(mode: str, key: int) -> None:
     make, closed = TALKS[mode]
-    talk: Playbook = make()
+    talk = make()
     asked = request(key, NEXT[key], size=90)
     if mode == "guarding" and key == api.ENVELOPE:  # in any version: what it carries is not looked at
         talk.client(0, asked, Ends("own_names"))
@@ -91,7 +93,7 @@ def test_next_version_of_an_api_passes_untouched_or_is_closed(mode: str, key: in
 @pytest.mark.parametrize("mode", TALKS)
 def test_next_api_passes_in_a_sidecar_alone(mode: str) -> None:
     make, _ = TALKS[mode]
-    talk: Playbook = make()
+    talk = make()
     asked = request(max(api.MAX_VERSION) + 1, 0, size=90)
     if mode in ("gateway", "limited gateway", "guarding"):
         talk.client(0, asked, Ends("unknown_api"))
@@ -104,7 +106,7 @@ def test_next_api_passes_in_a_sidecar_alone(mode: str) -> None:
 @pytest.mark.parametrize("version", [api.MAX_VERSION[api.API_VERSIONS] + 1, 32_767])
 def test_next_version_of_api_versions_is_refused_as_by_a_broker(mode: str, version: int) -> None:
     make, _ = TALKS[mode]
-    talk: Playbook = make()
+    talk = make()
     asked = api_versions(version, correlation_id=9)
     talk.client(0, asked, Drop(len(asked)))
     response = refusal(9)
@@ -151,7 +153,7 @@ def test_versions_and_apis_that_a_newer_broker_offers_are_not_offered(gateway: b
 def test_bytes_behind_an_unknown_version_are_never_read(key: int, fields: bytes, mode: str) -> None:
     """Whatever stands there: it passes as it is, is closed for its version, or is refused."""
     make, closed = TALKS[mode]
-    talk: Playbook = make()
+    talk = make()
     asked = frame(request(key, NEXT[key], size=40)[4:] + fields)
     orders = talk.orders("client", 0, asked)
     if key in closed or (mode == "guarding" and key == api.ENVELOPE):

@@ -2,13 +2,14 @@
 
 import pytest
 
+from protocol.api import CREATE_TOPICS
 from protocol.messages import metadata
 from protocol.messages.streams import names_of, read_topology
 from tests.support.frames import request
 from tests.support.mutation_frames import create, mutation_response, sizes
 from tests.support.playbook import Drop, Ends, Insert, Pass, Playbook, Wait
 from tests.support.streams_frames import Part, heartbeat_body, joined, joining, topology
-from tests.unit.proxy.channel.handlers.test_topic_mutations import CREATE_TOPICS, dialogue, tokens
+from tests.unit.proxy.channel.handlers.test_topic_mutations import dialogue, tokens
 
 COUNT = (Part(sources=["words"], sinks=["app-r"]), Part(repartition={"app-r": 0}, changelogs=["app-c"]))
 NAMES = names_of(read_topology(heartbeat_body("g", "m", 0, topology(*COUNT)), 0))
