@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import pytest
 
-from tests.cluster import Cluster, ClusterOptions, processes
+from tests.cluster import Cluster, ClusterOptions, processes, readiness
+from tests.cluster.features import FOREIGN, OFFERED, broker, lacks
 from tests.cluster.sasl import SASL_LISTENERS, SASL_PROPERTIES, SASL_USERS
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         kind = item.path.relative_to(_TESTS).parts[0]
         if kind in _KINDS:
             item.add_marker(getattr(pytest.mark, kind))
+        for need in item.iter_markers("needs"):
+            if lacking := [feature for feature in need.args if lacks(feature, broker())]:
+                item.add_marker(pytest.mark.skip(reason=f"{broker()} has no {', '.join(lacking)}"))
         if (
             kind in {"integration", "interop", "oracle", "spark"}
             and item.get_closest_marker("timeout") is None
@@ -72,13 +76,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Cluster]:
-    """Three brokers; a test that kills one starts it again before it ends. They listen with and without SASL."""
+    """Three brokers; a test that kills one starts it again before it ends. They listen with and without SASL.
+
+    `SLUICE_KAFKA` names another release, or others' brokers.
+    """
+    if broker() in FOREIGN:
+        from tests.support.foreign_brokers import ForeignCluster
+
+        with ForeignCluster(broker()) as foreign:
+            OFFERED.update(readiness.offered(foreign.address(foreign.nodes[0])))
+            yield foreign
+        return
     cluster = Cluster(
         ClusterOptions(
             nodes=3, listeners=SASL_LISTENERS, properties=SASL_PROPERTIES, format_arguments=SASL_USERS
         )
     )
     with cluster:
+        OFFERED.update(readiness.offered(cluster.address(1)))
         _create_coordinators(cluster.bootstrap())
         yield cluster
 

@@ -39,6 +39,7 @@ class Cluster:
         self.nodes = tuple(range(1, self.options.nodes + 1))
         self.directory = Path(tempfile.mkdtemp(prefix="sluice-kafka-"))
         self._addresses = dict(zip(self.nodes, _addresses(self.options), strict=True))
+        self._kafka = dict.fromkeys(self.nodes, self.options.kafka)
         self._running: dict[int, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -91,13 +92,17 @@ class Cluster:
         """End one broker as an operator does, leaders move away first; return its exit code, below 0 if killed."""
         return processes.end(self._running.pop(node), seconds=seconds)
 
-    def start_broker(self, node: int, *, wait: bool = True) -> None:
+    def start_broker(self, node: int, *, wait: bool = True, kafka: str | None = None) -> None:
         """Start one broker again on its old data, and wait until every running broker names it.
 
         It ends with the thread that starts it.
+
+        Args:
+            kafka: another release, at which the broker stays.
         """
         if self.is_running(node):
             raise ClusterError(f"broker {node} is already running")
+        self._kafka[node] = kafka or self._kafka[node]
         self._launch(node)
         if wait:
             self.wait_ready()
@@ -138,7 +143,7 @@ class Cluster:
             arguments = ["format", "--cluster-id", CLUSTER_ID, "--config", str(home / "server.properties")]
             arguments += self.options.format_arguments
             command = [
-                *_java_command("-Xmx128m", "-XX:TieredStopAtLevel=1"),
+                *_java_command(self.options.kafka, "-Xmx128m", "-XX:TieredStopAtLevel=1"),
                 "kafka.tools.StorageTool",
                 *arguments,
             ]
@@ -148,13 +153,14 @@ class Cluster:
                 raise ClusterError(f"broker {node} could not be formatted\n{self.log(node)}")
 
     def _launch(self, node: int) -> None:
-        command = [*_java_command(*self.options.jvm_options), "kafka.Kafka"]
+        command = [*_java_command(self._kafka[node], *self.options.jvm_options), "kafka.Kafka"]
         properties = str(self.directory / str(node) / "server.properties")
         self._running[node] = processes.start([*command, properties], log=self._log_path(node))
 
 
-def _java_command(*options: str) -> list[str]:
-    return [java(), *class_archive(), *options, f"-Dlog4j2.configurationFile={LOG4J}", "-cp", class_path()]
+def _java_command(kafka: str, *options: str) -> list[str]:
+    logging = f"-Dlog4j2.configurationFile={LOG4J}"
+    return [java(), *class_archive(kafka), *options, logging, "-cp", class_path(kafka)]
 
 
 def _named_by(address: Address) -> set[int]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.cluster.jars import release
 from tests.cluster.readiness import Address
 
 CLIENTS: Final = "CLIENTS"
@@ -44,6 +45,9 @@ class ClusterOptions:
     """A KRaft cluster of `nodes` brokers, ids 1 to `nodes`, each also a controller.
 
     Brokers reach each other, and tests reach them directly, on the listener CLIENTS.
+
+    Args:
+        kafka: the release of the brokers (`jars.RELEASES`).
     """
 
     nodes: int = 3
@@ -52,6 +56,7 @@ class ClusterOptions:
     format_arguments: tuple[str, ...] = ()
     jvm_options: tuple[str, ...] = JVM_OPTIONS
     ready_seconds_max: float = 90.0
+    kafka: str = field(default_factory=release)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ CONSOLE_SHARE_CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleShareCon
 CONSUMER_GROUPS: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 REASSIGN_PARTITIONS: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 CONFIGS: Final = "kafka.admin.ConfigCommand"
+FEATURES: Final = "org.apache.kafka.tools.FeatureCommand"
 METADATA_QUORUM: Final = "org.apache.kafka.tools.MetadataQuorumCommand"
 DELEGATION_TOKENS: Final = "org.apache.kafka.tools.DelegationTokenCommand"
 

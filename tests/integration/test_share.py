@@ -14,12 +14,15 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import Cluster, tools
+from tests.cluster.features import SHARE_GROUPS
 from tests.conftest import CreateTopic
 from tests.support.gateway_fixture import gateway_fixture
 from tests.support.proxy_process import SluiceProcess
 from tests.support.raw_topics import Topic, batch, coordinator, describe, write
 from tests.support.share_frames import Fetched, Member, read_fetched
 from tests.support.wire import wired
+
+pytestmark = pytest.mark.needs(SHARE_GROUPS)
 
 T = 200_000
 BATCH_BYTES = 50_000

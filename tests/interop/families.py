@@ -173,7 +173,7 @@ def _go(name: str) -> Callable[[], Command]:
         sources = [*folder.rglob("*.go"), folder / "go.mod", folder / "go.sum"]
 
         def compile_all(target: Path) -> None:
-            words = [go, "build", "-mod=readonly", "-o", f"{target}/", "./franz", "./sarama"]
+            words = [go, "build", "-mod=readonly", "-o", f"{target}/", "./franz", "./sarama", "./kfake"]
             _run(words, folder, GOTOOLCHAIN="local")
 
         return Command((str(_once("go", sources, compile_all) / name),))
@@ -209,5 +209,7 @@ FAMILIES: Final = (
     # lz4 and zstd are plugins with native builds, not KafkaJS's own.
     Family("kafkajs", _build_kafkajs, compressions=("none", "gzip", "snappy")),
 )
+# No client, but franz-go's brokers in memory, beside its client in one module of Go.
+KFAKE: Final = _go("kfake")
 # An old client: not an eighth family, but the same Java driver with the last 3.x release's jars.
 JAVA_3_9: Final = java_of("3.9.1")

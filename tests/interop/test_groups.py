@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.features import CONSUMER_GROUPS, SHARE_GROUPS, broker, lacks
 from tests.conftest import CreateTopic
 from tests.interop.conftest import Target, available, present
 from tests.interop.families import FAMILIES, Family
@@ -25,6 +26,7 @@ ARRIVED_SECONDS_MAX = 20.0
 SETTLE_SECONDS = 1.0
 RUN_SECONDS_MAX = 60.0
 CASES = [(family, protocol) for family in FAMILIES for protocol in family.group_protocols]
+NEEDS = {"classic": (), "consumer": (CONSUMER_GROUPS,), "share": (SHARE_GROUPS,)}
 
 
 @dataclass(slots=True)
@@ -62,7 +64,7 @@ def groups(target: Target, create_topic: CreateTopic, interop_directory: Path) -
     found: dict[str, Group] = {}
     with Crowd(directory) as crowd:
         for family, protocol in CASES:
-            if family not in families:
+            if family not in families or any(lacks(feature, broker()) for feature in NEEDS[protocol]):
                 continue
             topic = create_topic(partitions=PARTITIONS, replication=3)
             words = options(
@@ -104,7 +106,12 @@ def _produce(crowd: Crowd, families: list[Family], target: Target, topic: str) -
 
 @pytest.mark.parametrize(
     ("family", "protocol"),
-    [pytest.param(family, protocol, id=f"{family.name}-{protocol}") for family, protocol in CASES],
+    [
+        pytest.param(
+            family, protocol, id=f"{family.name}-{protocol}", marks=pytest.mark.needs(*NEEDS[protocol])
+        )
+        for family, protocol in CASES
+    ],
 )
 def test_two_members_share_a_group(family: Family, protocol: str, groups: dict[str, Group]) -> None:
     available(family)

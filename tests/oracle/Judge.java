@@ -20,12 +20,10 @@ import org.apache.kafka.common.message.ResponseHeaderData;
 import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
-import org.apache.kafka.common.protocol.MessageUtil;
+import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.common.protocol.types.Field;
 import org.apache.kafka.common.protocol.types.Schema;
 import org.apache.kafka.common.protocol.types.TaggedFields;
-import org.apache.kafka.common.record.internal.BaseRecords;
-import org.apache.kafka.common.record.internal.MemoryRecords;
 
 /**
  * Kafka's own message classes, asked over standard input and output: one question a line, one answer a line.
@@ -100,7 +98,7 @@ public final class Judge {
         ApiMessage message = blank(request, key);
         fill(message, version, new Random(seed));
         String frame = frame(request, key, version, message, CORRELATION_ID);
-        int body = MessageUtil.toByteBufferAccessor(message, version).buffer().remaining();
+        int body = written(message, version).remaining();
         return frame + " " + (frame.length() / 2 - body);
     }
 
@@ -204,11 +202,19 @@ public final class Judge {
                 .setCorrelationId(correlationId).setClientId("judge")
             : new ResponseHeaderData().setCorrelationId(correlationId);
         short headerVersion = request ? type.requestHeaderVersion(version) : type.responseHeaderVersion(version);
-        ByteBuffer head = MessageUtil.toByteBufferAccessor(header, headerVersion).buffer();
-        ByteBuffer body = MessageUtil.toByteBufferAccessor(message, version).buffer();
+        ByteBuffer head = written(header, headerVersion);
+        ByteBuffer body = written(message, version);
         ByteBuffer frame = ByteBuffer.allocate(4 + head.remaining() + body.remaining());
         frame.putInt(head.remaining() + body.remaining()).put(head).put(body);
         return HEX.formatHex(frame.array());
+    }
+
+    /** Not with MessageUtil, whose methods have other names in older releases. */
+    private static ByteBuffer written(Message message, short version) {
+        ObjectSerializationCache cache = new ObjectSerializationCache();
+        ByteBuffer buffer = ByteBuffer.allocate(message.size(cache, version));
+        message.write(new ByteBufferAccessor(buffer), cache, version);
+        return buffer.flip();
     }
 
     private static ApiMessage parse(boolean request, short key, short version, String hex) {
@@ -237,7 +243,11 @@ public final class Judge {
         Schema schema = ((Schema[]) message.getClass().getField("SCHEMAS").get(null))[version];
         for (var bound : schema.fields()) {
             if (bound.def.type instanceof TaggedFields tagged) {
-                tagged.fields().values().forEach(field -> fields.put(field.name, field));
+                // Its method came with Kafka 4.0.
+                java.lang.reflect.Field inside = TaggedFields.class.getDeclaredField("fields");
+                inside.setAccessible(true);
+                ((Map<?, ?>) inside.get(tagged)).values().stream().map(Field.class::cast)
+                    .forEach(field -> fields.put(field.name, field));
             } else {
                 fields.put(bound.def.name, bound.def);
             }
@@ -249,7 +259,8 @@ public final class Judge {
             }
             Field field = fields.get(name.substring(3).replaceAll("(?<!^)(?=[A-Z])", "_").toLowerCase());
             if (field != null) {
-                boolean unset = field.type.isNullable() && random.nextInt(4) == 0;
+                // FetchSnapshot's records may be null by their type, and Kafka before 4.1 cannot write that.
+                boolean unset = field.type.isNullable() && !name.equals("setUnalignedRecords") && random.nextInt(4) == 0;
                 boolean unsigned = field.type == org.apache.kafka.common.protocol.types.Type.UINT16;
                 Type type = method.getGenericParameterTypes()[0];
                 method.invoke(message, unset ? null : unsigned ? random.nextInt(65536) : value(type, version, random));
@@ -284,7 +295,9 @@ public final class Judge {
             case "ByteBuffer":
                 return ByteBuffer.wrap(bytes(random));
             case "BaseRecords":
-                return MemoryRecords.readableRecords(ByteBuffer.wrap(bytes(random)));
+                // By name: older releases have both classes in another package.
+                return Class.forName(plain.getPackageName() + ".MemoryRecords")
+                    .getMethod("readableRecords", ByteBuffer.class).invoke(null, ByteBuffer.wrap(bytes(random)));
             default:
                 break;
         }

@@ -15,7 +15,10 @@ from typing import Final
 import pytest
 
 from protocol.messages.sasl import DELEGATION_TOKEN, bearer_name, plain_name, scram_name
+from tests.cluster.features import JWT_CLASSES
 from tests.oracle.judge import Judge
+
+pytestmark = pytest.mark.needs(JWT_CLASSES)
 
 KEY: Final = b"a key of at least 256 bits, as RFC 7518 wants it for HS256"
 SEED: Final = 20261122

@@ -51,7 +51,7 @@ def describe(kafka: Cluster, name: str, node: int = 1, partitions: int = 1) -> T
             )
         (found,) = response(METADATA, _METADATA_VERSION, received.frame).topics
         leaders = {entry.partition_index: entry.leader_id for entry in found.partitions}
-        if len(leaders) >= partitions and all(leader > 0 for leader in leaders.values()):
+        if len(leaders) >= partitions and all(leader >= 0 for leader in leaders.values()):
             return Topic(name, found.topic_id, leaders)
         assert time.monotonic() < deadline, f"{name} has no leaders: {leaders}"
         time.sleep(0.1)

@@ -13,7 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+import pytest
+
 from tests.cluster import Address
+from tests.cluster.features import lacks_version
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, Message, decoded, framed
 from tests.unit.protocol.kafka_frames import struct as message_struct
 
@@ -114,7 +117,12 @@ def repeating(address: Address, client_id: str, message: Message) -> Iterator[li
 
 
 def request(api_key: int, version: int, **fields: object) -> Message:
-    """Make a request of one version; fields that the version lacks are left out."""
+    """Make a request of one version; fields that the version lacks are left out.
+
+    The test is skipped where another broker than the newest Kafka lacks the version.
+    """
+    if lacking := lacks_version(api_key, version):
+        pytest.skip(lacking)
     cls = REQUESTS[api_key]
     known = {field.name for field in cls._struct._fields if field.for_version_q(version)}
     return cls[version](**{name: value for name, value in fields.items() if name in known})
