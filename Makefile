@@ -111,6 +111,7 @@ test: jars languages compiled chart-tools ## Every test: unit, then all that nee
 	$(MAKE) --no-print-directory test-hostile
 	$(MAKE) --no-print-directory test-brokers
 	$(MAKE) --no-print-directory test-workers
+	$(MAKE) --no-print-directory test-old
 
 .PHONY: test-compiled
 test-compiled: compiled ## Unit and property tests, and those of sockets, with the compiled data path
@@ -132,12 +133,20 @@ test-brokers: jars languages ## integration, interop, oracle and packaging
 test-workers: jars ## Some of tests/integration, with two workers
 	SLUICE_PURE=1 SLUICE_PROCESS__WORKERS=2 $(PYTEST) --numprocesses 3 --dist loadfile $(WITH_WORKERS) $(ARGS)
 
+# Records both ways in every form, responses field by field, quotas, and one family's clients; the rest is `make matrix`.
+WITH_OLD := $(patsubst %,tests/integration/test_%.py,relay equality request_quota) tests/oracle/test_protocol.py
+
+.PHONY: test-old
+test-old: jars ## Some of tests/integration and tests/oracle before the oldest Kafka
+	$(BIN)/python -m tests.cluster 3.9
+	SLUICE_KAFKA=3.9 $(PYTEST) --numprocesses 3 --dist loadfile $(WITH_OLD) $(ARGS)
+
 # Its first call compiles for 20 s, in every process anew while the sources change: no unit test runs it.
 COMPILED := quotas/backtest/outcomes.py
 
 .PHONY: unit
 unit: $(VENV)/.stamp ## Unit tests and the docstrings' examples: no sockets, no processes, no sleeps; under a minute
-	$(PYTEST) --numprocesses 2 --dist worksteal --doctest-modules --ignore $(COMPILED) protocol quotas commandline kafka_client console proxy offline tests/demo tests/support tests/fuzz tests/packaging/kubernetes tests/unit $(ARGS)
+	$(PYTEST) --numprocesses 2 --dist worksteal --doctest-modules --ignore $(COMPILED) protocol quotas commandline kafka_client console proxy offline tests/cluster tests/demo tests/outside tests/support tests/fuzz tests/packaging/kubernetes tests/unit $(ARGS)
 
 .PHONY: component
 component: $(VENV)/.stamp ## Parts of the proxy with real sockets, threads and processes; properties; whole worlds in virtual time
@@ -158,6 +167,14 @@ refusals: jars languages ## What each client family makes of refused Produce req
 .PHONY: failover
 failover: jars languages ## How soon each client works again when a gateway dies; writes docs/how-to/when-a-gateway-dies.md; 20 minutes
 	@$(BIN)/python -m tests.interop.failover $(ARGS)
+
+.PHONY: matrix
+matrix: jars languages ## The three above before Kafka 3.9 to 4.4 and brokers that are not Apache's; writes docs/brokers.md; hours
+	@$(BIN)/python -m tests.matrix $(ARGS)
+
+.PHONY: outside
+outside: jars ## Another project's tests, direct and through Sluice: CHECKOUT=DIR of franz-go, librdkafka, kafka-go or rskafka
+	@$(BIN)/python -m tests.outside "$(CHECKOUT)" $(ARGS)
 
 .PHONY: oracle
 oracle: jars ## Kafka's own classes as judge of bytes and arithmetic
