@@ -1,0 +1,3 @@
+"""`make outside`: other projects' own test suites, directly at a broker and through Sluice."""
+
+__all__: list[str] = []

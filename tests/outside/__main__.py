@@ -1,0 +1,117 @@
+"""`make outside CHECKOUT=DIR`: run another project's own tests directly at brokers and through Sluice, and compare.
+
+DIR is a checkout of franz-go, librdkafka, kafka-go or rskafka. Nothing is fetched. A test with another outcome through
+Sluice than direct is run again, alone, at both; a difference that stays is named, and the exit code is 1.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.cluster import Cluster, ClusterOptions, Listener, MissingPrerequisiteError
+from tests.outside.projects import BUILD, PROJECTS, Outcomes, OutsideError, Place, Project
+from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
+
+DIRECT: Final = "direct"
+THROUGH: Final = "through Sluice"
+TRIES_MAX: Final = 3
+Columns = dict[str, Outcomes]
+_OUTSIDE: Final = "OUTSIDE"
+_LOG_CHARACTERS_SHOWN: Final = 3000
+
+
+def main(words: Sequence[str]) -> int:
+    """Return the exit code: 0 same, 1 different, 2 did not run."""
+    parser = argparse.ArgumentParser(prog="python -m tests.outside", description=__doc__)
+    parser.add_argument("checkout", type=Path)
+    parser.add_argument("--only", nargs="+", default=[], metavar="TEST", help="these tests of the suite")
+    options = parser.parse_args(words)
+    checkout = options.checkout.resolve()
+    name = next((name for name, project in PROJECTS.items() if project.is_at(checkout)), None)
+    if name is None:
+        print(f"{checkout} is no checkout of {', '.join(PROJECTS)}", file=sys.stderr)
+        return 2
+    try:
+        columns, at_first = compare(name, checkout, options.only)
+    except (OutsideError, MissingPrerequisiteError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(table(name, columns, at_first))
+    return 1 if differences(columns) else 0
+
+
+def compare(name: str, checkout: Path, only: Sequence[str]) -> tuple[Columns, list[str]]:
+    """Run a suite at both places, and what differs again; return the outcomes, and what differed at first."""
+    columns: Columns = {place: run(name, checkout, place, only, 0) for place in (DIRECT, THROUGH)}
+    at_first = differences(columns)
+    for number in range(1, TRIES_MAX):
+        if not (only := differences(columns)):
+            break
+        for place, outcomes in columns.items():
+            found = run(name, checkout, place, only, number)
+            outcomes.update({test: found[test] for test in only if test in found})
+    return columns, at_first
+
+
+def run(name: str, checkout: Path, place: str, only: Sequence[str], number: int) -> Outcomes:
+    """Run a suite, or some of its tests, at one place, before brokers of its own."""
+    project = PROJECTS[name]
+    log = BUILD / f"{name}-{place.replace(' ', '-')}-{number}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with at(project, place, log.with_suffix("")) as bootstrap:
+        found = project.run(checkout, Place(bootstrap, only, log))
+    print(f"{name} {place}: {dict(Counter(found.values()))}; {log}", file=sys.stderr, flush=True)
+    if not found:
+        raise OutsideError(
+            f"{name} {place}: no test ran\n{log.read_text(errors='replace')[-_LOG_CHARACTERS_SHOWN:]}"
+        )
+    return found
+
+
+@contextmanager
+def at(project: Project, place: str, directory: Path) -> Iterator[str]:
+    """Start brokers, and Sluice if it is to be in between; give where the suite connects."""
+    listeners = []
+    if project.port and place == DIRECT:
+        listeners = [Listener(_OUTSIDE, ports=(project.port,), advertised=(("localhost", project.port),))]
+    options = ClusterOptions(nodes=project.nodes, properties=project.properties, listeners=tuple(listeners))
+    with Cluster(options) as kafka:
+        if place == DIRECT:
+            yield kafka.bootstrap()
+            return
+        directory.mkdir(exist_ok=True)
+        ports = SluicePorts(project.port - 2) if project.port else SluicePorts.free()
+        settings = SluiceSettings(kafka.bootstrap(), ports, listener={"advertised_host": "localhost"})
+        with SluiceProcess.configured(settings, directory) as sluice:
+            yield sluice.bootstrap
+
+
+def differences(columns: Columns) -> list[str]:
+    """Return the tests whose outcomes differ."""
+    direct, through = columns[DIRECT], columns[THROUGH]
+    return sorted(test for test in direct.keys() | through.keys() if direct.get(test) != through.get(test))
+
+
+def table(name: str, columns: Columns, at_first: Sequence[str]) -> str:
+    """Return the counts side by side, and each difference."""
+    direct, through = columns[DIRECT], columns[THROUGH]
+    counts = {place: Counter(found.values()) for place, found in columns.items()}
+    lines = [f"{name:24}{DIRECT:>16}{THROUGH:>16}"]
+    lines += [
+        f"{word:24}{counts[DIRECT][word]:16}{counts[THROUGH][word]:16}" for word in ("pass", "fail", "skip")
+    ]
+    left = differences(columns)
+    lines += [
+        f"differs: {test}: {direct.get(test, 'absent')}, {through.get(test, 'absent')}" for test in left
+    ]
+    lines += [f"differed at first: {test}" for test in at_first if test not in left]
+    lines += [f"fails at both: {test}" for test in direct if direct[test] == "fail" == through.get(test)]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
