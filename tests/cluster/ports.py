@@ -8,12 +8,16 @@ import contextlib
 import os
 import random
 import socket
+from functools import cache
 from typing import Final
 
 HOST: Final = "127.0.0.1"
-PORT_MIN: Final = 20000
-PORT_MAX: Final = 32000
-_WORKERS_MAX: Final = 3  # as many as `make test` starts
+PORT_MIN: Final = 10_000
+PORT_MAX: Final = 32_500
+# Of a process. More of them than `make test` has at a time, without those around Sluice's own defaults, which tests of
+# defaults find free.
+WIDTH: Final = 1_500
+_RANGES: Final = tuple(low for low in range(PORT_MIN, PORT_MAX, WIDTH) if low != 19_000)
 # Late in a run long rows of free ports are rare, and a try costs microseconds.
 _TRIES_MAX: Final = 20_000
 _taken: Final[set[int]] = set()
@@ -26,7 +30,7 @@ def free_ports(count: int = 1) -> list[int]:
 
     Consecutive, because a listener of the proxy needs a bootstrap port and then one for each broker id.
     """
-    low, high = _range(os.environ.get("PYTEST_XDIST_WORKER", ""))
+    low, high = _range()
     for tries in range(2 * _TRIES_MAX):
         if tries == _TRIES_MAX:
             _taken.clear()  # all were given once; most of them to processes that have ended
@@ -43,13 +47,23 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
-def _range(worker: str) -> tuple[int, int]:
-    """The ports of one of pytest's processes: what one has chosen and not bound yet, another would find free."""
-    if not worker:
-        return PORT_MIN, PORT_MAX
-    width = (PORT_MAX - PORT_MIN) // _WORKERS_MAX
-    low = PORT_MIN + int(worker.removeprefix("gw")) % _WORKERS_MAX * width
-    return low, low + width
+@cache
+def _range() -> tuple[int, int]:
+    """Take ports for this process alone: what another has chosen and not bound yet would be found free here.
+
+    They are claimed by a socket's name in the kernel, which is free again when this process has ended. A process that
+    finds all claimed chooses from the ports of many.
+    """
+    for low in _RANGES:
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0sluice-test-ports-{low}")
+        except OSError:
+            claim.close()
+            continue
+        claim.detach()  # open as long as the process
+        return low, low + WIDTH
+    return 20_500, PORT_MAX
 
 
 def _is_free(port: int) -> bool:

@@ -1,8 +1,9 @@
 """tests.cluster.ports: consecutive, low, and never given twice."""
 
-import pytest
+import subprocess
+import sys
 
-from tests.cluster.ports import PORT_MAX, PORT_MIN, free_ports
+from tests.cluster.ports import PORT_MAX, PORT_MIN, WIDTH, free_port, free_ports
 
 
 def test_ports_are_consecutive_and_below_the_ephemeral_range() -> None:
@@ -18,6 +19,22 @@ def test_port_is_not_given_twice() -> None:
     assert len(set(given)) == len(given)
 
 
-def test_processes_of_one_run_choose_from_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw1")
-    assert 24000 <= free_ports()[0] < 28000  # the second third of 20000 to 32000
+def test_processes_choose_from_different_ports() -> None:
+    with child() as first, child() as second:
+        ports = (free_port(), chosen_by(first), chosen_by(second))
+    assert len({(port - PORT_MIN) // WIDTH for port in ports}) == 3, ports
+
+
+def child() -> "subprocess.Popen[str]":
+    """Start a process that prints a free port, and ends with its input."""
+    program = (
+        "import sys\nfrom tests.cluster import free_port\nprint(free_port(), flush=True)\nsys.stdin.read()"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def chosen_by(process: "subprocess.Popen[str]") -> int:
+    assert process.stdout
+    return int(process.stdout.readline())
