@@ -29,6 +29,8 @@ END_SECONDS_MAX = 90.0
 BYTES_PER_SECOND = {"kip13": 5_000, "schedule": 50_000}
 # The shortest request timeout among the clients' defaults: franz-go, 10 s and what the request itself may take.
 RESPONSE_MS_MAX = 30_000
+# 160 s of schedule's quota: no consumer may come to the end before the window is over, also where all start slowly.
+STOCK_RECORDS = 8_000
 WORDS = {"produce": PRODUCE, "consume": FETCH}
 
 
@@ -53,7 +55,7 @@ def window(kafka: Cluster, create_topic: CreateTopic, interop_directory: Path) -
         crowd = stack.enter_context(Crowd(directory))
         stock = create_topic(partitions=PARTITIONS)
         sink = create_topic(partitions=PARTITIONS)
-        fill(kafka, crowd, stock, PARTITIONS, 4_000, 1_000, PARTITIONS).wait(END_SECONDS_MAX)
+        fill(kafka, crowd, stock, PARTITIONS, STOCK_RECORDS, 1_000, PARTITIONS).wait(END_SECONDS_MAX)
         found = Window([_front(stack, kafka, directory, policy) for policy in BYTES_PER_SECOND])
         for family in present():
             for place in found.fronts:
