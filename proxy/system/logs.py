@@ -20,6 +20,8 @@ AUDIT: Final = "proxy.audit"  # the logger whose lines have no budget
 RESERVED: Final = frozenset(("time", "level", "logger", "message", "exception", "suppressed"))
 _PLAIN: Final = re.compile(r"[!#-<>-~]+", re.ASCII)  # printable, without space, quote and equals sign
 
+_logger = logging.getLogger(__name__)
+
 Field = str | int | float | bool | None
 
 
@@ -46,11 +48,27 @@ def set_up(level: str, form: str, stream: TextIO | None = None) -> None:
         root.removeHandler(old)
     root.addHandler(handler)
     set_level(level)
+    sys.unraisablehook = _log_unraisable
 
 
 def set_level(level: str) -> None:
     """Change the level of all logs; possible at any time."""
     logging.getLogger().setLevel(level.upper())
+
+
+def _log_unraisable(found: "sys.UnraisableHookArgs") -> None:
+    """Log an exception that has no caller to be raised to as one line, without its traceback: a peer may cause many.
+
+    Python's ssl has one for each hello whose name is not ASCII.
+    """
+    kind, error = found.exc_type.__name__, str(found.exc_value)
+    event(
+        _logger,
+        logging.WARNING,
+        "exception without a caller",
+        error=f"{kind}: {error}",
+        place=repr(found.object),
+    )
 
 
 class TextFormatter(logging.Formatter):

@@ -142,3 +142,20 @@ def test_clock_that_is_set_back_holds_no_lines_back() -> None:
     budget = Budget(1)
     passed = [budget.filter(record(created=created)) for created in (1000.0, 1000.5, 500.0, 500.5, 501.0)]
     assert passed == [True, False, True, False, True]
+
+
+class Dropped:
+    """Raises an exception that has no caller."""
+
+    def __del__(self) -> None:
+        raise ValueError("boom\nand more")
+
+
+def test_exception_without_a_caller_is_one_line(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    logs.set_up("info", "json", stream)
+    Dropped()
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+    assert (line["message"], line["error"]) == ("exception without a caller", "ValueError: boom\nand more")
+    assert "Dropped" in line["place"]
+    assert "exception" not in line  # no traceback: a peer may cause many
