@@ -60,13 +60,20 @@ _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 # `proxy.net.tls` reads the files, again when they change.
 
 
+TlsVersion = Literal["TLSv1.2", "TLSv1.3"]
+
+
 class OwnCertificate(Options, frozen=True):
-    """The keys that all TLS tables have in common: Sluice's own certificate and private key."""
+    """The keys that all TLS tables have in common: Sluice's own certificate and private key, versions and ciphers."""
 
     cert_file: Path | None = None
     key_file: Path | None = None
     key_password: Annotated[str, Key(secret=True)] = ""
     key_password_file: Path | None = None
+    enabled_protocols: Annotated[
+        tuple[TlsVersion, ...], Key(range=Meta(min_length=1), must='must be "TLSv1.2", "TLSv1.3", or both')
+    ] = ("TLSv1.2", "TLSv1.3")
+    ciphers: str = ""  # of TLS 1.2, as OpenSSL writes them: Python cannot choose those of TLS 1.3
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -80,6 +87,9 @@ class OwnCertificate(Options, frozen=True):
             raise ConfigError(f"{path}.key_password_file", "and key_password are both given: give only one")
         if self.cert_file is None and (self.key_file or self.key_password or self.key_password_file):
             raise ConfigError(f"{path}.cert_file", "must be given with a key")
+        if self.ciphers and "TLSv1.2" not in self.enabled_protocols:
+            problem = "has no effect without TLSv1.2 in enabled_protocols: OpenSSL chooses those of TLS 1.3"
+            raise ConfigError(f"{path}.ciphers", problem, self.ciphers)
         return replace(self, key_file=self.key_file or self.cert_file)
 
 

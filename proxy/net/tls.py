@@ -1,7 +1,8 @@
 """TLS contexts from the configuration: the certificates for clients, and the trust in brokers.
 
-TLS 1.2 and newer. Each side has a trust store of its own. A `TlsSide` holds the context in force: a
-reload replaces it for new connections; existing ones keep theirs. The private key's password is never logged.
+TLS 1.2 and 1.3, as far as `enabled_protocols` has them. Each side has a trust store of its own. A `TlsSide` holds the
+context in force: a reload replaces it for new connections; existing ones keep theirs. The private key's password is
+never logged.
 `proxy.config.principals` maps a certificate's subject to a principal.
 """
 
@@ -17,6 +18,7 @@ from proxy.system.files import read
 ANONYMOUS: Final = "ANONYMOUS"
 _PEM_BYTES_MAX: Final = 4 * 1024 * 1024  # the system's whole trust store has a quarter of a megabyte
 _ENCRYPTED: Final = b"ENCRYPTED"  # the first lines of PKCS#8 and of the older form both contain it
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -78,7 +80,7 @@ class ServerTls(TlsSide):
     def load(self) -> ssl.SSLContext:
         """Read the files into a new context, as `TlsSide.load`."""
         options = self._options
-        context = _context(ssl.PROTOCOL_TLS_SERVER)
+        context = _context(ssl.PROTOCOL_TLS_SERVER, options, self.path)
         assert options.cert_file is not None, "the configuration is refused without it"
         _load_chain(context, self.path, options)
         context.verify_mode = _VERIFY[options.client_auth]
@@ -109,7 +111,7 @@ class BrokerTls(TlsSide):
     def load(self) -> ssl.SSLContext:
         """Read the files into a new context, as `TlsSide.load`."""
         options = self._options
-        context = _context(ssl.PROTOCOL_TLS_CLIENT)
+        context = _context(ssl.PROTOCOL_TLS_CLIENT, options, self.path)
         context.check_hostname = options.verify_hostname
         if options.ca_file is None:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
@@ -120,9 +122,16 @@ class BrokerTls(TlsSide):
         return context
 
 
-def _context(protocol: int) -> ssl.SSLContext:
+def _context(protocol: int, options: PortTls | ClusterTls, path: str) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    versions = [_VERSIONS[name] for name in options.enabled_protocols]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    if options.ciphers:
+        try:
+            context.set_ciphers(options.ciphers)
+        except ssl.SSLError:
+            problem = "names no cipher of TLS 1.2 that OpenSSL has; `openssl ciphers -v` lists them"
+            raise ConfigError(f"{path}.ciphers", problem, options.ciphers) from None
     # Renegotiation by a peer costs Sluice much and the peer little.
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     return context

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.config import ClusterTls, ListenerTls
+from proxy.config.options import TlsVersion
 from proxy.net.tls import BrokerTls, ServerTls
 from proxy.system.errors import ConfigError
 from tests.component.proxy.net.tls_rig import Papers
@@ -27,6 +28,33 @@ def refused(options: ListenerTls) -> str:
 def test_client_auth_is_applied_as_configured(papers: Papers, auth: str, mode: ssl.VerifyMode) -> None:
     context = ServerTls(papers.listener(auth), PATH).context
     assert (context.verify_mode, context.minimum_version) == (mode, ssl.TLSVersion.TLSv1_2)
+
+
+@pytest.mark.parametrize(
+    ("names", "lowest", "highest"),
+    [
+        (("TLSv1.2",), ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2),
+        (("TLSv1.3",), ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_3),
+        (("TLSv1.3", "TLSv1.2"), ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3),
+    ],
+)
+def test_versions_are_those_that_are_enabled(
+    papers: Papers, names: tuple[TlsVersion, ...], lowest: ssl.TLSVersion, highest: ssl.TLSVersion
+) -> None:
+    for context in (
+        ServerTls(replace(papers.listener(), enabled_protocols=names), PATH).context,
+        BrokerTls(replace(papers.cluster(), enabled_protocols=names)).context,
+    ):
+        assert (context.minimum_version, context.maximum_version) == (lowest, highest)
+
+
+def test_ciphers_of_tls_1_2_are_those_of_the_list(papers: Papers) -> None:
+    context = ServerTls(replace(papers.listener(), ciphers="ECDHE-ECDSA-AES128-GCM-SHA256"), PATH).context
+    older = [one["name"] for one in context.get_ciphers() if one["protocol"] != "TLSv1.3"]
+    assert older == ["ECDHE-ECDSA-AES128-GCM-SHA256"]
+    for wrong in ("NO-SUCH", "TLS_AES_128_GCM_SHA256"):
+        message = refused(replace(papers.listener(), ciphers=wrong))
+        assert message.startswith(f"{PATH}.ciphers: names no cipher of TLS 1.2 that OpenSSL has"), message
 
 
 @pytest.mark.parametrize("verify_hostname", [True, False])
