@@ -102,11 +102,13 @@ def summary(config: Config, quota_entries: int, problem: str = "") -> dict[str, 
 
 
 def _ports(listener: ListenerOptions) -> str:
-    first, last = listener.broker_ids[0], listener.broker_ids[-1]
     ports = [] if listener.replicates else [f"bootstrap {listener.bootstrap_port}"]
     if listener.sidecar:
         ports += [f"broker {broker} {listener.broker_port(broker)}" for broker in listener.upstreams]
+    elif listener.by_name:
+        ports.append(f"brokers {listener.broker_host}")
     else:
+        first, last = listener.broker_ids[0], listener.broker_ids[-1]
         ports.append(f"brokers {listener.broker_port(first)}-{listener.broker_port(last)}")
     return f"{listener.name} {listener.bind}: {', '.join(ports)}"
 

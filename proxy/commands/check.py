@@ -25,6 +25,8 @@ from proxy.commands.check_capacities import capacities_document, capacity_warnin
 from proxy.commands.servers import add_admin_files, admin_files
 from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced, unwritable
 from proxy.config.checks import PortRange, bound_ports
+from proxy.config.options import BROKERS_NAMED_MAX
+from proxy.config.principals import certified_as
 from proxy.control.cluster.bypasses import is_unguarded, own_things, warning_of
 from proxy.control.quotas.quota_topic import access_of, audit_spec, compacted_spec, require_aiokafka
 from proxy.system import compiled, logs
@@ -81,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     fleet_tls = tls(config).fleet_tls
     warned += _say(
         [f"cluster: {count(len(found), 'broker')}", *brokers, *check_topics(config, fleet_tls)],
-        unguarded_warnings(config, fleet_tls),
+        [*name_warnings(config, found), *unguarded_warnings(config, fleet_tls)],
     )
     if problem := port_problem(config.listeners, found):
         raise SluiceError(problem)
@@ -141,7 +143,9 @@ def _print_document(options: argparse.Namespace) -> int:
         if options.offline:
             return OK
         warnings += machine_warnings(config)
-        document["cluster"], problem = _cluster(config)
+        found = ask_cluster(config)
+        warnings += name_warnings(config, found)
+        document["cluster"], problem = _cluster(config, found)
         if problem:
             raise SluiceError(problem)
         fleet_tls = tls(config).fleet_tls
@@ -161,9 +165,8 @@ def _print_document(options: argparse.Namespace) -> int:
         print(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-def _cluster(config: Config) -> tuple[dict[str, object], str]:
+def _cluster(config: Config, found: Mapping[int, Address]) -> tuple[dict[str, object], str]:
     """Return the document's part on the cluster, and a line on the brokers that have no port; "" if all have one."""
-    found = ask_cluster(config)
     unknown, problem = ask_advertised(config)
     if problem:
         raise SluiceError(problem)
@@ -306,17 +309,65 @@ def machine_warnings(config: Config) -> Iterator[str]:
 
 def _unresolved(config: Config) -> Iterator[str]:
     for index, listener in enumerate(config.listeners):
-        host = listener.advertised_host
-        if is_ip(host):
-            continue
-        try:
-            socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:  # a name that cannot even be asked for is a UnicodeError
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            yield (
-                f"listeners[{index}].advertised_host: {host!r} does not resolve on this machine ({why}): clients "
-                "are told this name, and have to resolve it"
+        yield from _unresolved_name(f"listeners[{index}].advertised_host", listener.advertised_host)
+
+
+def name_warnings(config: Config, brokers: Iterable[int]) -> Iterator[str]:
+    """Yield warnings about names of brokers that do not resolve, or that no certificate has."""
+    brokers = list(brokers)
+    yield from unresolved_brokers(config, brokers)
+    yield from certificate_warnings(config, brokers)
+
+
+def unresolved_brokers(config: Config, brokers: Iterable[int]) -> Iterator[str]:
+    """Yield a warning for each listener whose `broker_host` gives a broker of the cluster a name that does not resolve.
+
+    Args:
+        brokers: the ids of the cluster's brokers; the names of the first ten are tried.
+    """
+    for index, listener in enumerate(config.listeners):
+        for broker in sorted(brokers)[:BROKERS_NAMED_MAX] if listener.by_name else ():
+            address = listener.advertised_broker(broker)
+            problem = next(
+                _unresolved_name(f"listeners[{index}].broker_host", address.host if address else ""), ""
             )
+            if problem:
+                yield problem
+                break
+
+
+def certificate_warnings(config: Config, brokers: Iterable[int]) -> Iterator[str]:
+    """Yield a warning for each listener with `broker_host` whose certificates lack a name that clients connect to.
+
+    Args:
+        brokers: the ids of the cluster's brokers.
+    """
+    sides = tls(config).listeners
+    for index, listener in enumerate(config.listeners):
+        if not listener.by_name:
+            continue
+        names = {*sides[listener.name].host_names()}
+        addresses = map(listener.advertised_broker, sorted(brokers))
+        hosts = [listener.advertised_host, *(address.host for address in addresses if address is not None)]
+        lacking = [host for host in hosts if names.isdisjoint(certified_as(host))]
+        if lacking:
+            yield (
+                f"listeners[{index}].tls.cert_file: no certificate has the name {lacking[0]!r}"
+                f"{f' (nor {len(lacking) - 1} more)' if len(lacking) > 1 else ''}: clients refuse the connection"
+            )
+
+
+def _unresolved_name(path: str, host: str) -> Iterator[str]:
+    if is_ip(host):
+        return
+    try:
+        socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:  # a name that cannot even be asked for is a UnicodeError
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        yield (
+            f"{path}: {host!r} does not resolve on this machine ({why}): clients are told this name, and have to "
+            "resolve it"
+        )
 
 
 def _unbindable(ports: PortRange, reuse: bool) -> Iterator[str]:

@@ -8,6 +8,7 @@ from proxy.commands.check_capacities import capacities, groups
 from proxy.commands.quota_formats import as_table
 from proxy.commands.servers import Document, read_document
 from proxy.config import Address, AdminOptions, Config, FleetOptions, ListenerOptions, engine_options
+from proxy.config.options import ID
 from proxy.config.schema import Options
 from proxy.system import compiled
 from proxy.system.admin_access import AdminAccess
@@ -84,6 +85,10 @@ def listeners(config: Config) -> Iterator[str]:
         else:
             bootstrap = Address(listener.advertised_host, listener.advertised_bootstrap_port)
             brokers = f"{listener.advertised_host}:{listener.advertised_first_broker_port} + N"
+            if listener.by_name:
+                brokers = str(
+                    Address(listener.broker_host.replace(ID, "N"), listener.advertised_bootstrap_port)
+                )
             yield f"  clients see {bootstrap}, and broker N at {brokers}"
 
 
@@ -92,6 +97,9 @@ def _ports(listener: ListenerOptions) -> str:
     if listener.sidecar:
         ports = ", ".join(f"{listener.broker_port(broker)}" for broker in listener.upstreams)
         return f"{bootstrap}, broker ports {ports}"
+    if listener.by_name:
+        others = {"refuse": "no other name", "bootstrap": "any other name is the bootstrap's"}
+        return f"{bootstrap}, brokers by name; {others[listener.unknown_names]}"
     last = listener.broker_id_max
     first_port, last_port = listener.broker_port(0), listener.broker_port(last)
     return f"{bootstrap}, broker ports {first_port} to {last_port} (ids 0 to {last})"
@@ -422,6 +430,8 @@ _LISTENER_KEYS: Final = (
     "name",
     "kind",
     "bind",
+    "broker_host",
+    "unknown_names",
     "bootstrap_port",
     "first_broker_port",
     "broker_id_max",

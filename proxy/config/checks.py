@@ -88,6 +88,7 @@ def check(config: Config, written: Mapping[str, object]) -> list[str]:
         *_replication_warnings(config.replication),
         *_fleet_warnings(config),
         *_admin_warnings(config.admin),
+        *_name_warnings(config),
         *_without_effect(config),
         *_quota_warnings(config.quotas),
         *_policy_warnings(config, written),
@@ -292,7 +293,7 @@ def bound_ports(config: Config) -> Iterator[PortRange]:
         path, bind, first = f"listeners[{index}]", listener.bind, listener.first_broker_port
         if not listener.replicates:  # brokers need no bootstrap port
             yield PortRange(bind, listener.bootstrap_port, listener.bootstrap_port, f"{path}.bootstrap_port")
-        if not listener.sidecar:
+        if not (listener.sidecar or listener.by_name):
             yield PortRange(bind, first, first + listener.broker_id_max, f"{path}.first_broker_port")
         for broker_id in listener.upstreams:
             yield PortRange(bind, first + broker_id, first + broker_id, f"{path}.upstreams.{broker_id}")
@@ -310,6 +311,9 @@ def _advertised(config: Config) -> Iterator[PortRange]:
         path, host = f"listeners[{index}]", listener.advertised_host
         port, first = listener.advertised_bootstrap_port, listener.advertised_first_broker_port
         yield PortRange(host, port, port, f"{path}.advertised_bootstrap_port")
+        if listener.by_name:
+            yield PortRange(listener.broker_host, port, port, f"{path}.broker_host")
+            continue
         yield PortRange(host, first, first + listener.broker_id_max, f"{path}.advertised_first_broker_port")
 
 
@@ -432,6 +436,15 @@ def _admin_warnings(admin: AdminOptions) -> Iterator[str]:
             "admin.tls: encrypts, but every host that reaches the port may read it; admin.token_file, or "
             'client_ca_file with client_auth = "required", prevents that'
         )
+
+
+def _name_warnings(config: Config) -> Iterator[str]:
+    """Yield a warning for each name without a dot that a client's TLS hello has to contain."""
+    for index, listener in enumerate(config.listeners):
+        for key in ("advertised_host", "broker_host") if listener.by_name else ():
+            name = getattr(listener, key)
+            if "." not in name:
+                yield f"listeners[{index}].{key}: {name!r} has no dot: Java's clients send no such name in a hello"
 
 
 def _without_effect(config: Config) -> Iterator[str]:

@@ -36,7 +36,7 @@ from proxy.config.schema import (
     parse_path,
 )
 from proxy.system.errors import ConfigError
-from proxy.system.hosts import is_loopback
+from proxy.system.hosts import is_host, is_ip, is_loopback
 from quotas.definitions.classes import Terms, replication_terms
 from quotas.definitions.kinds import WEIGHT_MAX
 from quotas.options import Mode, NewConnections, Policy, Scope, UnknownUsers
@@ -61,6 +61,7 @@ _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 TlsVersion = Literal["TLSv1.2", "TLSv1.3"]
+CERTIFICATES_MAX: Final = 100
 
 
 class OwnCertificate(Options, frozen=True):
@@ -78,7 +79,10 @@ class OwnCertificate(Options, frozen=True):
     @property
     def files(self) -> tuple[Path, ...]:
         """Every file from which the TLS context is made."""
-        found = (getattr(self, name) for name in self.__struct_fields__)
+        found: list[object] = []
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            found += value if isinstance(value, tuple) else (value,)
         return tuple(value for value in found if isinstance(value, Path))
 
     def settled(self, path: str) -> Self:
@@ -125,6 +129,9 @@ class PortTls(ServerCertificate, frozen=True):
 class ListenerTls(PortTls, frozen=True):
     """`[listeners.tls]`: a listener's certificate, and which certificates of clients it trusts."""
 
+    more_cert_files: Annotated[
+        tuple[Path, ...], Key(range=Meta(max_length=CERTIFICATES_MAX), must="must be a list of paths")
+    ] = ()
     principal_mapping_rules: Annotated[str, Key(parse=_rules)] = DEFAULT_RULES
 
 
@@ -213,6 +220,7 @@ class LimitOptions(Options, frozen=True):
 
 BROKERS_NAMED_MAX: Final = 10  # in one message
 _BROKER_ID_MAX: Final = 2**31 - 1  # Kafka's broker ids are INT32
+_BROKER_ID_DIGITS_MAX: Final = 10
 _SASL_OF_CLIENTS: Final = "clients authenticate with the brokers, through Sluice"
 _UPSTREAMS: Final = 'must be a table of broker ids: { 1 = "127.0.0.1:29391" }'
 
@@ -233,8 +241,25 @@ def _upstreams(value: object) -> object:
     return found
 
 
+ID: Final = "{id}"  # in `broker_host`
+_BROKER_HOST: Final = f'must be a host name with {ID} once, as "b{ID}.kafka.example.org"'
+_BY_PORT: Final = ("first_broker_port", "broker_id_max", "advertised_first_broker_port")
+
+
+def _broker_host(value: object) -> str:
+    """Read the host name of brokers, with `{id}` in place of an id; in lower case, without a dot at the end."""
+    if not isinstance(value, str) or value.count(ID) != 1:
+        raise ValueError(_BROKER_HOST)
+    if is_ip(value.replace(ID, "1")) or not is_host(value.replace(ID, str(_BROKER_ID_MAX))):
+        raise ValueError(_BROKER_HOST)
+    return value.lower().removesuffix(".")
+
+
 class ListenerOptions(Options, frozen=True):
-    """`[[listeners]]`: the ports that clients connect to: one for each broker, and a bootstrap port for any."""
+    """`[[listeners]]`: the ports that clients connect to: one for each broker, and a bootstrap port for any.
+
+    With `broker_host` it is one port for all: the name in the client's TLS hello chooses the broker.
+    """
 
     REFUSED: ClassVar = dict.fromkeys(
         ("security_protocol", "sasl_mechanism", "username", "password_file", "password"), _SASL_OF_CLIENTS
@@ -244,6 +269,8 @@ class ListenerOptions(Options, frozen=True):
     kind: Literal["clients", "replication"] = "clients"
     bind: Host = "127.0.0.1"
     advertised_host: Host = ""
+    broker_host: Annotated[str, Key(parse=_broker_host, words={"": ""})] = ""
+    unknown_names: Literal["refuse", "bootstrap"] = "refuse"
     bootstrap_port: Port = 19090
     first_broker_port: Port = 19100
     broker_id_max: Annotated[int, number(0, 65534, "broker id")] = 63
@@ -260,6 +287,7 @@ class ListenerOptions(Options, frozen=True):
 
     def settled(self, path: str) -> Self:
         """Fill in the advertised host and ports, by default those that are bound."""
+        self._check_names(path)
         host = self.advertised_host or self.bind
         if host in WILDCARDS and not self.sidecar:
             problem = "must name the host that clients connect to, since the port is bound on every address"
@@ -270,6 +298,42 @@ class ListenerOptions(Options, frozen=True):
             advertised_bootstrap_port=self.advertised_bootstrap_port or self.bootstrap_port,
             advertised_first_broker_port=self.advertised_first_broker_port or self.first_broker_port,
         )
+
+    def _check_names(self, path: str) -> None:
+        """Check the keys that belong to `broker_host`, and those that cannot be with it."""
+        if not self.by_name:
+            no_effect = "has no effect without broker_host"
+            if self.unknown_names != "refuse":
+                raise ConfigError(f"{path}.unknown_names", no_effect, self.unknown_names)
+            if self.tls is not None and self.tls.more_cert_files:
+                raise ConfigError(f"{path}.tls.more_cert_files", no_effect)
+            return
+        if self.upstreams or self.replicates:
+            problem = (
+                "cannot be in a sidecar, whose brokers advertise an address of their own: leave upstreams out"
+            )
+            raise ConfigError(f"{path}.broker_host", problem, self.broker_host)
+        if self.tls is None:
+            raise ConfigError(
+                f"{path}.tls", "is needed with broker_host: the client's TLS hello has the name"
+            )
+        for name in _BY_PORT:
+            value = getattr(self, name)
+            if value != getattr(_DEFAULTS, name):
+                raise ConfigError(
+                    f"{path}.{name}", "has no effect with broker_host: all brokers have bootstrap_port", value
+                )
+        if not self.advertised_host or is_ip(self.advertised_host):
+            problem = "must be the host name of bootstrap.servers with broker_host: no hello names an address"
+            raise ConfigError(f"{path}.advertised_host", problem, self.advertised_host or None)
+        if self.broker_named(self.advertised_host) is not None:
+            problem = "must be another name than that of a broker, broker_host"
+            raise ConfigError(f"{path}.advertised_host", problem, self.advertised_host)
+
+    @property
+    def by_name(self) -> bool:
+        """Whether all brokers have one port, and the name in the client's TLS hello chooses among them."""
+        return bool(self.broker_host)
 
     @property
     def replicates(self) -> bool:
@@ -288,7 +352,9 @@ class ListenerOptions(Options, frozen=True):
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
-        """The ids of all brokers for which a port is bound, whether there is such a broker or not."""
+        """The ids of all brokers for which a port of their own is bound, whether there is such a broker or not."""
+        if self.by_name:
+            return ()
         return tuple(self.upstreams) if self.upstreams else tuple(range(self.broker_id_max + 1))
 
     def broker_port(self, broker_id: int) -> int:
@@ -297,13 +363,34 @@ class ListenerOptions(Options, frozen=True):
 
     def advertised_broker(self, broker_id: int) -> Address | None:
         """Return the address of a broker that responses to clients contain; None if the broker has no port."""
+        if self.by_name:
+            return Address(self.broker_host.replace(ID, str(broker_id)), self.advertised_bootstrap_port)
         if not 0 <= broker_id <= self.broker_id_max:
             return None
         return Address(self.advertised_host, self.advertised_first_broker_port + broker_id)
 
+    def broker_named(self, name: str) -> int | None:
+        """Return the id of the broker that has this host name, by `broker_host`; None if it is no broker's.
+
+        Case, and one dot at the end, make no difference. An id is written in one way, without leading zeros.
+
+        >>> listener = ListenerOptions(broker_host="b{id}.kafka.example.org")
+        >>> listener.broker_named("B12.kafka.example.org."), listener.broker_named("b012.kafka.example.org")
+        (12, None)
+        """
+        start, _, end = self.broker_host.partition(ID)
+        found = name.lower().removesuffix(".")
+        digits = found[len(start) : len(found) - len(end)]
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= _BROKER_ID_DIGITS_MAX):
+            return None
+        broker_id = int(digits)
+        return broker_id if found == f"{start}{broker_id}{end}" and broker_id <= _BROKER_ID_MAX else None
+
     def without_port(self, brokers: Iterable[int]) -> list[int]:
-        """Return those of the given broker ids that have no port, sorted; empty for a sidecar."""
-        return [] if self.sidecar else sorted(broker for broker in brokers if broker > self.broker_id_max)
+        """Return those of the given broker ids that have no port, sorted; empty for a sidecar, and by name."""
+        if self.sidecar or self.by_name:
+            return []
+        return sorted(broker for broker in brokers if broker > self.broker_id_max)
 
     def port_problem(self, missing: Sequence[int]) -> str:
         """Return a sentence on brokers without a port: what it means to clients, and the remedy.
@@ -328,6 +415,9 @@ class ListenerOptions(Options, frozen=True):
             f'listener "{self.name}" has no port for broker {names}{f" and {more} more" if more > 0 else ""}, so '
             f"clients do not learn of it: {remedy}"
         )
+
+
+_DEFAULTS: Final = ListenerOptions()
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -140,6 +140,9 @@ _SEQUENCE: Final = 0x30
 _SET: Final = 0x31
 _OID: Final = 0x06
 _VERSION: Final = 0xA0
+_EXTENSIONS: Final = 0xA3
+_ALTERNATIVE_NAME: Final = bytes.fromhex("551d11")  # 2.5.29.17
+_DNS_NAME: Final = 0x82
 _UTC_TIME: Final = 0x17
 # The types that Java reads as texts, all as UTF-8; values of other types are written as bytes.
 # UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString
@@ -195,8 +198,38 @@ def expires_at(certificate: bytes) -> float:
         raise CertificateError(f"byte {start}: {text!r} is not a time") from None
 
 
+def host_names(certificate: bytes) -> tuple[str, ...]:
+    """Return the host names of a certificate (RFC 5280 §4.2.1.6), in lower case; "*.…" is one for any first label.
+
+    A name in the subject is none: clients have not read it for years.
+    """
+    for extensions in (item for item in _fields(certificate) if item[0] == _EXTENSIONS):
+        for extension in _items(certificate, _item(certificate, *extensions[1:]), _SEQUENCE):
+            parts = list(
+                _items(certificate, extension, _SEQUENCE)
+            )  # its kind, perhaps whether it is critical, its value
+            if len(parts) > 1 and certificate[parts[0][1] : parts[0][2]] == _ALTERNATIVE_NAME:
+                names = _items(certificate, _item(certificate, *parts[-1][1:]), _SEQUENCE)
+                return tuple(
+                    certificate[start:end].decode("ascii", "replace").lower()
+                    for tag, start, end in names
+                    if tag == _DNS_NAME
+                )
+    return ()
+
+
+def certified_as(host: str) -> tuple[str, str]:
+    """Return the two names of a certificate that are a host's (RFC 6125 §6.4): its own, and a wildcard for one label.
+
+    >>> certified_as("B1.kafka.example.org")
+    ('b1.kafka.example.org', '*.kafka.example.org')
+    """
+    host = host.lower().removesuffix(".")
+    return host, f"*.{host.partition('.')[2]}"
+
+
 def _fields(data: bytes) -> list[Item]:
-    """Return serial number, signature algorithm, issuer, validity and subject of the certificate."""
+    """Return serial number, signature algorithm, issuer, validity, subject and what follows of the certificate."""
     outer = _item(data, 0, len(data))
     inner = next(_items(data, outer, _SEQUENCE), None)
     if inner is None:

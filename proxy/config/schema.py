@@ -348,6 +348,8 @@ def with_absolute_paths(options: Table, base: Path) -> Table:
             changed[name] = with_absolute_paths(value, base)
         elif isinstance(value, tuple) and value and isinstance(value[0], Options):
             changed[name] = tuple(with_absolute_paths(one, base) for one in value)
+        elif isinstance(value, tuple) and value and isinstance(value[0], Path):
+            changed[name] = tuple(base / one for one in value)
     return replace(options, **changed)
 
 

@@ -19,6 +19,7 @@ from proxy.config import AdminOptions, Config, compare, merge_live, reload
 from proxy.control.quotas import QuotaService
 from proxy.events import Tell, untold
 from proxy.events.kinds import ConfigReloaded, ModeChanged
+from proxy.net.server_name import BrokerNames
 from proxy.net.tls import BrokerTls, ServerTls, TlsSide
 from proxy.system import logs
 from proxy.system.errors import ConfigError
@@ -206,7 +207,10 @@ class Certificates:
     def __init__(self, config: Config, stats: Stats) -> None:
         self.listeners = {
             listener.name: ServerTls(
-                listener.tls, f"listeners[{index}].tls", listener.tls.principal_mapping_rules
+                listener.tls,
+                f"listeners[{index}].tls",
+                listener.tls.principal_mapping_rules,
+                BrokerNames(listener) if listener.by_name else None,
             )
             for index, listener in enumerate(config.listeners)
             if listener.tls is not None

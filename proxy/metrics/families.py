@@ -59,6 +59,7 @@ _COUNTERS: Final = (
     ("sluice_spliced_bytes", "Bytes passed on inside the kernel by splice"),
     ("sluice_held_seconds", "Time requests were held before their payload was read"),
     ("sluice_tls_handshake_seconds", "Time that TLS handshakes took on the event loop"),
+    ("sluice_tls_sessions_resumed", "TLS handshakes of clients that have resumed a session"),
     (
         "sluice_connections_would_refuse",
         "Connections above their address's rate, accepted because quotas are not enforced",

@@ -1,7 +1,7 @@
 """The way from an accepted socket to a connection: PROXY header, connection rate of the address, TLS handshake.
 
-    accepted ─► PROXY header ─► rate of its address ─► first byte ─► handshake ─► principal ─► admitted
-                    │                  │                   │             │            │
+    accepted ─► PROXY header ─► rate of its address ─► first byte ─► handshake, name ─► principal ─► admitted
+                    │                  │                   │               │                │
                     └── refused, with one cause each, counted and logged once ────────┘
 
 A port without PROXY header and TLS admits a client at once (`Listener`). The header is peeked at, and exactly its bytes
@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from proxy.config.principals import CertificateError, NoMatchingRuleError
 from proxy.net.handshakes import Handshake
 from proxy.net.proxy_header import V2_BYTES_MAX, ProxyHeaderError, parse
+from proxy.net.server_name import NamedSocket
 from proxy.net.shared import Shared
 from proxy.net.sockets import Stream, TlsSocket, close_softly
 from proxy.net.tls import ServerTls
@@ -34,8 +35,9 @@ logger = logging.getLogger(__name__)
 Peer = tuple[str, int]
 Passes = Callable[[socket.socket, Peer], bool]
 """Counts a client's address; False if the socket was taken over, because its address has too many connections."""
-Admitted = Callable[[Stream, Peer, str | None], None]
-"""Takes the stream, the client's address and the principal's name; None if no principal was requested."""
+Admitted = Callable[[Stream, Peer, str | None, int | None], None]
+"""Takes the stream, the client's address, the principal's name (None if no principal was requested), and the broker
+that the client's hello has named (None where the port decides)."""
 
 
 class PortRequirements(NamedTuple):
@@ -48,6 +50,15 @@ class PortRequirements(NamedTuple):
 
     proxy_protocol: bool
     tls: ServerTls | None
+
+
+def _refusal(sock: socket.socket, error: OSError) -> tuple[str, str]:
+    """Return the cause under which a failed handshake is counted, and a sentence for the log."""
+    reason = getattr(error, "reason", None)
+    if isinstance(sock, NamedSocket) and reason == "CALLBACK_FAILED":
+        return sock.refusal
+    refused = reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE" or isinstance(error, ssl.SSLCertVerificationError)
+    return "client_certificate" if refused else "tls_handshake", handshake_problem(error)
 
 
 @dataclass(slots=True, eq=False)
@@ -126,7 +137,7 @@ class Arrival:
             self._detach()
         elif self.requirements.tls is None:
             if self._detach():
-                self.admitted(self.sock, self.peer, None)
+                self.admitted(self.sock, self.peer, None, None)
         else:
             self._read(self._on_hello)
 
@@ -162,22 +173,22 @@ class Arrival:
         tls, sock = self.requirements.tls, self.sock
         assert tls is not None, "its handshake is done"
         assert isinstance(sock, ssl.SSLSocket), "and this is what it made"
+        self.shared.stats.tls_sessions_resumed += bool(sock.session_reused)
         try:
             user = tls.user(sock)
         except (NoMatchingRuleError, CertificateError) as error:
             self._fail("principal_unmapped", str(error))
             return
         if self._detach():
-            self.admitted(TlsSocket(sock), self.peer, user)
+            broker = sock.broker if isinstance(sock, NamedSocket) else None
+            self.admitted(TlsSocket(sock), self.peer, user, broker)
 
     def _insecure(self, error: Exception) -> None:
         self._handshake = None
         if not isinstance(error, OSError) or self not in self.shared.arrivals:
             self._fail("internal", type(error).__name__)
             return
-        refused = getattr(error, "reason", None) == "PEER_DID_NOT_RETURN_A_CERTIFICATE"
-        refused = refused or isinstance(error, ssl.SSLCertVerificationError)
-        self._count("client_certificate" if refused else "tls_handshake", handshake_problem(error))
+        self._count(*_refusal(self.sock, error))
         self._detach()
         # Open until the client has received the TLS alert; the plain socket again: TLS has no more to send.
         close_softly(socket.socket(fileno=self.sock.detach()), self.shared, self.peer[0])

@@ -1,4 +1,5 @@
-"""Listening sockets: one port per broker and a bootstrap port that leads to any broker, all bound at the start.
+"""Listening sockets: one port per broker and a bootstrap port that leads to any broker, all bound at the start. With
+`broker_host` there is the bootstrap port alone, and the name in the client's hello leads to the broker.
 
 The number of accepts per turn is bounded, so that a connection storm does not delay connected clients. If no descriptor
 is free, the port is not read for a while, since `accept` would fail in a busy loop. Over `limits.connections_max` the
@@ -22,7 +23,7 @@ from proxy.net.by_address import address_of
 from proxy.net.connection import Connection
 from proxy.net.connections import Connections, make_room
 from proxy.net.shared import Shared
-from proxy.net.sockets import Stream
+from proxy.net.sockets import Stream, close_softly
 from proxy.net.tls import ServerTls
 from proxy.net.upstream import NextRoute, Route, Upstream
 from proxy.system.clock import now_ms
@@ -135,12 +136,13 @@ class Listener:
             return
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        route = self._route(broker)
         peer = (address[0], address[1])
+        # By name, no broker is known before the handshake, where the rate of an address must hold: it is one for all.
+        route = Route(ANY_BROKER, None) if self._options.by_name else self._route(broker)
         admitted = partial(self._admit, route, self._next_route if broker == ANY_BROKER else None)
         if self._requirements is None:
             if self._passes(route.broker, client, peer):
-                admitted(client, peer, None)
+                admitted(client, peer, None, None)
         elif self._requirements.proxy_protocol and not self._is_source(peer[0]):
             shared.stats.refused["proxy_source"] += 1
             client.close()
@@ -197,11 +199,26 @@ class Listener:
         return False
 
     def _admit(
-        self, route: Route, next_route: NextRoute | None, client: Stream, peer: Peer, user: str | None
+        self,
+        route: Route,
+        next_route: NextRoute | None,
+        client: Stream,
+        peer: Peer,
+        user: str | None,
+        named: int | None,
     ) -> None:
-        """Create the connection of an arrived socket."""
+        """Create the connection of an arrived socket.
+
+        Args:
+            named: the broker that the client's hello has named, ANY_BROKER for the bootstrap; None: the port decides.
+        """
         shared = self._shared
         name = self._options.name
+        if named is not None:
+            route, next_route = self._route(named), next_route if named == ANY_BROKER else None
+            if named != ANY_BROKER and route.upstream is None:
+                self._refuse_unknown(named, client, peer)
+                return
         settings = self._settings(route.broker)
         user = settings.user if user is None else user
         settings = replace(settings, address=address_of(peer[0]), user=user)
@@ -213,6 +230,20 @@ class Listener:
         self._connections.add(connection, peer[0])
         shared.stats.connections[name] += 1
         shared.stats.connections_total[name] += 1
+
+    def _refuse_unknown(self, broker: int, client: Stream, peer: Peer) -> None:
+        """Close a connection to a broker that is not known, before any state is kept under its id.
+
+        A client could name any number of them. The close is that of a broker that has gone.
+        """
+        self._shared.stats.errors["broker_unknown"] += 1
+        fields = {
+            "peer": f"{peer[0]}:{peer[1]}",
+            "cause": "broker_unknown",
+            "detail": f"no broker {broker} is known",
+        }
+        event(logger, logging.INFO, "connection ended", **fields)
+        close_softly(client, self._shared, peer[0])
 
     def _ended(self, connection: Connection) -> None:
         self._connections.discard(connection)

@@ -10,8 +10,11 @@ import ssl
 from pathlib import Path
 from typing import ClassVar, Final
 
-from proxy.config import ClusterTls, PortTls
-from proxy.config.principals import DEFAULT_RULES, CertificateError, MappingRules, expires_at, subject
+from msgspec.structs import replace
+
+from proxy.config import ClusterTls, ListenerTls, PortTls
+from proxy.config.principals import DEFAULT_RULES, MappingRules, expires_at, host_names, subject
+from proxy.net.server_name import BrokerNames
 from proxy.system.errors import ConfigError
 from proxy.system.files import read
 
@@ -62,7 +65,13 @@ class TlsSide:
 
     def expires_at(self) -> float | None:
         """Return when Sluice's own certificate expires, in seconds since the epoch; None if it has none here."""
-        return _expires_at(self._cert_file)
+        files = self.cert_files
+        return min(filter(None, map(_expires_at, files)), default=None)
+
+    @property
+    def cert_files(self) -> tuple[Path, ...]:
+        """The files of Sluice's own certificates here; empty without one."""
+        return () if self._cert_file is None else (self._cert_file,)
 
 
 class ServerTls(TlsSide):
@@ -70,16 +79,51 @@ class ServerTls(TlsSide):
 
     Args:
         rules: the mapping rules for the principals of clients.
+        names: the names by which clients choose a broker; None where the port decides.
     """
 
-    def __init__(self, options: PortTls, path: str, rules: str = DEFAULT_RULES) -> None:
+    def __init__(
+        self, options: PortTls, path: str, rules: str = DEFAULT_RULES, names: BrokerNames | None = None
+    ) -> None:
         self._options = options
         self._rules = MappingRules(rules)
+        self._names = names
         super().__init__(options, path)
 
     def load(self) -> ssl.SSLContext:
         """Read the files into a new context, as `TlsSide.load`."""
-        options = self._options
+        context = self._load(self._options)
+        if self._names is not None:
+            others: dict[str, ssl.SSLContext] = {}
+            for file in self.cert_files[1:]:
+                names, other = self._load_another(file)
+                others = {**dict.fromkeys(names, other), **others}  # the first one has a name
+            self._names.apply_to(context, others)
+        return context
+
+    @property
+    def cert_files(self) -> tuple[Path, ...]:
+        """The files of the port's certificates, the one for all other names first."""
+        more = self._options.more_cert_files if isinstance(self._options, ListenerTls) else ()
+        return (*super().cert_files, *more)
+
+    def host_names(self) -> tuple[str, ...]:
+        """Return the host names of all certificates of the port."""
+        return tuple(name for file in self.cert_files for name in _host_names(file))
+
+    def _load_another(self, file: Path) -> tuple[tuple[str, ...], ssl.SSLContext]:
+        """Read a further certificate, with its key in the same file; return its host names and a context with it."""
+        key = f"{self.path}.more_cert_files"
+        try:
+            context = self._load(replace(self._options, cert_file=file, key_file=file))
+        except ConfigError as error:
+            raise ConfigError(key, error.problem, str(file)) from None
+        names = _host_names(file)
+        if not names:
+            raise ConfigError(key, "names no host, so no client would get it", str(file))
+        return names, context
+
+    def _load(self, options: PortTls) -> ssl.SSLContext:
         context = _context(ssl.PROTOCOL_TLS_SERVER, options, self.path)
         assert options.cert_file is not None, "the configuration is refused without it"
         _load_chain(context, self.path, options)
@@ -183,14 +227,30 @@ def _read(path: str, file: Path) -> bytes:
         raise ConfigError(path, f"cannot be read: {error.strerror or error}", str(file)) from None
 
 
-def _expires_at(file: Path | None) -> float | None:
+def _expires_at(file: Path) -> float | None:
     """Return when the first certificate of a file expires, in seconds since the epoch; None if that is unknown."""
-    if file is None:
-        return None
     try:
-        text = read(file, _PEM_BYTES_MAX).decode("ascii", "replace")
-        begin = text.index("-----BEGIN CERTIFICATE-----")
-        end = text.index("-----END CERTIFICATE-----", begin)
-        return expires_at(ssl.PEM_cert_to_DER_cert(text[begin:end] + "-----END CERTIFICATE-----"))
-    except (OSError, ValueError, CertificateError):
+        return expires_at(_first(file))
+    except (OSError, ValueError):
         return None
+
+
+def _host_names(file: Path) -> tuple[str, ...]:
+    """Return the host names of the first certificate of a file; empty if they cannot be read."""
+    try:
+        return host_names(_first(file))
+    except (OSError, ValueError):
+        return ()
+
+
+def _first(file: Path) -> bytes:
+    """Return the first certificate of a file.
+
+    Raises:
+        ValueError: there is none.
+        OSError: the file cannot be read.
+    """
+    text = read(file, _PEM_BYTES_MAX).decode("ascii", "replace")
+    begin = text.index("-----BEGIN CERTIFICATE-----")
+    end = text.index("-----END CERTIFICATE-----", begin)
+    return ssl.PEM_cert_to_DER_cert(text[begin:end] + "-----END CERTIFICATE-----")

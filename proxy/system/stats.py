@@ -55,6 +55,7 @@ class Stats:
     certificate_reloads: Counter[str] = field(default_factory=Counter)  # "ok", "refused"
     # TLS handshakes that succeeded: "client", "broker".
     handshakes: Counter[str] = field(default_factory=Counter)
+    tls_sessions_resumed: int = 0  # of clients' handshakes, those that have resumed a session
     handshake_us_total: int = 0  # time they took on the event loop
     errors: Counter[str] = field(default_factory=Counter)  # the cause of a connection's unexpected end
     # By API key; the last one counts every unknown key.

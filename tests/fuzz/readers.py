@@ -29,6 +29,7 @@ from proxy.config.principals import (
     NoMatchingRuleError,
     RuleError,
     expires_at,
+    host_names,
     subject,
 )
 from proxy.control.cluster.brokers import BrokerMap, MapFile
@@ -98,6 +99,8 @@ def certificate(data: bytes) -> None:
     """A client's certificate, which a trusted authority has signed: its subject, its end, and the principal."""
     with suppress(CertificateError):
         timed("certificate's end", expires_at, data)
+    with suppress(CertificateError):
+        timed("certificate's names", host_names, data)
     with suppress(CertificateError):
         name = timed("certificate's subject", subject, data)
         with suppress(NoMatchingRuleError):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from tests.fuzz import dialogue, fleet, messages, readers
+from tests.fuzz import dialogue, fleet, hellos, messages, readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ _SCRAM: Final = b"n,,n=|,r=|,s=|,i=4096|v=|tokenauth=true|c=biws,|=2C|=3D"
 _BEARER: Final = b"n,,\x01auth=Bearer |\x01\x01|eyJzdWIiOiJhbGljZSJ9|n,a=x,\x01"
 _PROXY: Final = b"PROXY TCP4 |PROXY TCP6 |PROXY UNKNOWN|\r\n\r\n\0\r\nQUIT\n|192.0.2.1|2001:db8::1"
 _HTTP: Final = b"GET / HTTP/1.1\r\n|HEAD /metrics HTTP/1.0\r\n|Host: |Content-Length: 0|Connection: "
+_NAMES: Final = b"kafka.test|b1.kafka.test|B2147483647.|.kafka.test|00|.."
 _TOML: Final = b'[[quota]]\n|client_id = |user = |"<default>"|producer_byte_rate = |"2M"|\'\'\''
 _RULES: Final = b"RULE:|DEFAULT|/L|/U|$1|${name}|(?<name>"
 _RECORDS: Final = (
@@ -59,6 +60,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "fleet-frames": Target(fleet.fleet_frames, _FRAMES, ("proxy.fleet",)),
     "fleet-claims": Target(fleet.fleet_claims, packages=("proxy.fleet",)),
     "certificate": Target(readers.certificate),
+    "client-hello": Target(hellos.client_hello, _NAMES, ("proxy.net.server_name", "proxy.config.options")),
     "admin": Target(readers.admin_head, _HTTP, input_bytes_max=9000),
     "quota-requests": Target(readers.quota_request, b"", _QUOTAS, _OFF_THE_LOOP),
     "quota-records": Target(readers.quota_records, _RECORDS, ("quotas",), _OFF_THE_LOOP),

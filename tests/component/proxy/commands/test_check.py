@@ -19,6 +19,7 @@ from proxy.system.errors import SluiceError
 from proxy.topics.topic import ProblemError, TopicSpec
 from quotas.definitions.definitions import Definitions
 from tests.cluster import free_ports
+from tests.support.certificates import Authority
 from tests.support.command_line import Sluice
 from tests.support.configurations import parsed
 
@@ -296,3 +297,41 @@ def test_topic_that_cannot_be_read_fails_the_check_if_quotas_are_in_it(
         assert document["topics"] == ["topic quotas: can be read and written"]
     else:
         assert f"warning: {said}\n" in out
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_names_that_do_not_resolve_or_that_no_certificate_has_are_named(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, form: str
+) -> None:
+    def lookup(host: str, *_: object, **__: object) -> None:
+        if host == "b2.kafka.test":
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    monkeypatch.setattr(check, "ask_advertised", lambda _: ({}, ""))
+    cluster_of(monkeypatch, {number: Address("h", number) for number in (1, 2, 3)})
+    authority = Authority.make(tmp_path)
+    own = authority.issue("own", names="subjectAltName=DNS:kafka.test,DNS:b1.kafka.test").store_file
+    listener = 'broker_host = "b{id}.kafka.test"\nadvertised_host = "kafka.test"\n'
+    text = f'[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n{listener}[listeners.tls]\ncert_file = "{own}"\n'
+    out = checked(text, "--format", form)
+    said = [
+        (
+            "listeners[0].broker_host: 'b2.kafka.test' does not resolve on this machine (unknown): clients are told "
+            "this name, and have to resolve it"
+        ),
+        (
+            "listeners[0].tls.cert_file: no certificate has the name 'b2.kafka.test' (nor 1 more): clients refuse the "
+            "connection"
+        ),
+    ]
+    if form == "json":
+        document = json.loads(out)
+        assert [one for one in document["warnings"] if one.startswith("listeners")] == said
+        assert (document["listeners"][0]["broker_host"], document["problem"]) == ("b{id}.kafka.test", "")
+    else:
+        assert "clients see kafka.test:19090, and broker N at bN.kafka.test:19090\n" in out
+        assert "bootstrap port 19090, brokers by name; no other name\n" in out
+        assert [line for line in out.splitlines() if line.startswith("warning: listeners")] == [
+            f"warning: {one}" for one in said
+        ]

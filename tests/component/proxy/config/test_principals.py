@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config.principals import CertificateError, expires_at, subject
+from proxy.config.principals import CertificateError, expires_at, host_names, subject
 from tests.support.certificates import Authority
 from tests.support.der import UTF8, certificate
 
@@ -39,6 +39,20 @@ def test_certificate_of_openssl_is_read(tmp_path: Path) -> None:
     der = ssl.PEM_cert_to_DER_cert(made.cert_file.read_text())
     assert subject(der) == "CN=alice,OU=ops,O=Example\\, Inc,C=DE"
     assert 29 < (expires_at(der) - datetime.now(UTC).timestamp()) / 86400 < 31
+
+
+@pytest.mark.parametrize(
+    ("names", "read"),
+    [
+        ("subjectAltName=DNS:*.Kafka.test,IP:127.0.0.1,DNS:kafka.test", ("*.kafka.test", "kafka.test")),
+        ("subjectAltName=critical,DNS:b1.kafka.test", ("b1.kafka.test",)),
+        ("subjectAltName=IP:127.0.0.1", ()),
+        ("keyUsage=digitalSignature", ()),
+    ],
+)
+def test_host_names_of_a_certificate_are_read(tmp_path: Path, names: str, read: tuple[str, ...]) -> None:
+    made = Authority.make(tmp_path).issue("own", "/CN=not.a.host", names=names)
+    assert host_names(ssl.PEM_cert_to_DER_cert(made.cert_file.read_text())) == read
 
 
 @pytest.mark.parametrize(
@@ -84,7 +98,7 @@ def test_cut_certificate_is_refused(at: int) -> None:
 def test_wrong_byte_ends_in_a_subject_or_in_its_own_error(at: int, value: int) -> None:
     data = bytearray(WHOLE)
     data[at] = value
-    for read in (subject, expires_at):
+    for read in (subject, expires_at, host_names):
         try:
             read(bytes(data))
         except CertificateError:

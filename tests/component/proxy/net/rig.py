@@ -29,6 +29,7 @@ from proxy.channel import ChannelSettings, Question
 from proxy.channel.settings import AddressMap
 from proxy.config.options import LimitOptions, ListenerOptions
 from proxy.net import Connection, Connections, Listener, Shared
+from proxy.net.server_name import BrokerNames
 from proxy.net.shared import Outcome, Withdraw
 from proxy.net.tls import ServerTls
 from proxy.net.upstream import NextRoute, Route, Upstream
@@ -234,6 +235,7 @@ class Port:
     Attributes:
         asked: the broker behind each port that was connected to.
         target: the address of all brokers; None: none is known.
+        tls: the TLS of its ports; None for plaintext.
         settings: returns the settings of a new channel; a test may replace it.
     """
 
@@ -246,14 +248,8 @@ class Port:
         **options: Any,
     ) -> None:
         first = free_ports(broker_id_max + 2)[0]
-        self.options = ListenerOptions(
-            bind=HOST,
-            advertised_host=HOST,
-            bootstrap_port=first,
-            first_broker_port=first + 1,
-            broker_id_max=broker_id_max,
-            **options,
-        )
+        ports = {"bootstrap_port": first, "first_broker_port": first + 1, "broker_id_max": broker_id_max}
+        self.options = ListenerOptions(bind=HOST, **{"advertised_host": HOST, **ports, **options})
         self.stats = Stats()
         self.connections = Connections()
         self.asked: list[int] = []
@@ -263,14 +259,15 @@ class Port:
             engine = Engine(EngineOptions(), Definitions())
         limits = limits or LimitOptions(frame_bytes_max=FRAME_BYTES_MAX)
         self.shared = Shared(asyncio.get_running_loop(), engine, limits, self.stats)
+        self.tls: ServerTls | None = None
         self.listener = self.another()
 
     def another(self) -> Listener:
         """One more listener at the same ports."""
-        tls = None
         if (options := self.options.tls) is not None:
-            tls = ServerTls(options, "listeners[0].tls", options.principal_mapping_rules)
-        return Listener(self.options, self._settings, self, self.shared, self.connections, tls)
+            names = BrokerNames(self.options) if self.options.by_name else None
+            self.tls = ServerTls(options, "listeners[0].tls", options.principal_mapping_rules, names)
+        return Listener(self.options, self._settings, self, self.shared, self.connections, self.tls)
 
     def _settings(self, broker: int) -> ChannelSettings:
         return self.settings(broker)

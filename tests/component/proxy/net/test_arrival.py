@@ -389,7 +389,7 @@ async def test_failed_tls_to_the_broker_ends_the_connection(
     if context is not None:  # with TLS 1.3 the broker refuses when the proxy's handshake is over already
         context.maximum_version = ssl.TLSVersion.TLSv1_2
     limits = LimitOptions(connect_seconds=0.5)
-    rig = TlsRig(None, papers.cluster(), broker_context=context, broker_host=host, limits=limits)
+    rig = TlsRig(None, papers.cluster(), broker_context=context, certified_host=host, limits=limits)
     async with rig.running():
         client = await asked(rig)
         if not speaks_tls:
@@ -400,7 +400,7 @@ async def test_failed_tls_to_the_broker_ends_the_connection(
 
 async def test_name_is_not_looked_at_where_it_is_not_to_be(papers: Papers) -> None:
     cluster = papers.cluster(verify_hostname=False)
-    rig = TlsRig(None, cluster, broker_context=papers.broker_context(), broker_host="kafka.example.org")
+    rig = TlsRig(None, cluster, broker_context=papers.broker_context(), certified_host="kafka.example.org")
     async with rig.running():
         await asked(rig)
         assert await receive(await rig.broker(), len(ASKED)) == ASKED

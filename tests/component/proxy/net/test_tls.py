@@ -1,13 +1,16 @@
 """Contexts from files: what is refused, under which key, and that no password is asked for at a terminal."""
 
+import re
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from proxy.config import ClusterTls, ListenerTls
-from proxy.config.options import TlsVersion
+from proxy.config.options import ListenerOptions, TlsVersion
+from proxy.net.server_name import BrokerNames
 from proxy.net.tls import BrokerTls, ServerTls
 from proxy.system.errors import ConfigError
 from tests.component.proxy.net.tls_rig import Papers
@@ -102,6 +105,27 @@ def test_tls_error_names_key_and_file(papers: Papers, tmp_path: Path) -> None:
         (replace(right, key_file=papers.alice.key_file), f"{PATH}.cert_file: the key does not belong"),
     ):
         assert refused(options).startswith(message)
+
+
+def test_further_certificate_must_have_its_key_and_a_host_name(papers: Papers, tmp_path: Path) -> None:
+    options = ListenerOptions(broker_host="b{id}.kafka.test", advertised_host="kafka.test")
+    nameless = papers.clients.issue("nameless", names="subjectAltName=IP:127.0.0.1")
+    for file, message in (
+        (papers.sluice.cert_file, "is not a certificate with its key"),
+        (tmp_path / "missing.pem", "cannot be read: No such file"),
+        (nameless.store_file, "names no host, so no client would get it"),
+    ):
+        tls = replace(papers.listener(), more_cert_files=(file,))
+        with pytest.raises(ConfigError, match=re.escape(f"{PATH}.more_cert_files: {message}")):
+            ServerTls(tls, PATH, names=BrokerNames(options))
+
+
+def test_first_of_several_certificates_to_expire_is_known(papers: Papers) -> None:
+    old = papers.servers.issue("expired", expired=True)
+    found = ServerTls(replace(papers.listener(), more_cert_files=(old.store_file,)), PATH)
+    assert found.expires_at() == datetime(2020, 1, 2, tzinfo=UTC).timestamp()
+    assert found.host_names() == ("localhost", "localhost")
+    assert old.store_file in found.files
 
 
 def test_expiry_of_the_certificate_is_known(papers: Papers) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 from proxy.config import ClusterTls, ListenerTls, Network
 from proxy.config.options import LimitOptions
@@ -83,15 +84,16 @@ class TlsRig(Port):
         broker_context: ssl.SSLContext | None = None,
         limits: LimitOptions | None = None,
         engine: Engine | None = None,
-        broker_host: str = HOST,
+        certified_host: str = HOST,
         sources: tuple[Network, ...] = (),
+        **options: Any,
     ) -> None:
         proxied = {"proxy_protocol": bool(sources), "proxy_protocol_sources": sources}
-        super().__init__(limits, engine=engine, broker_id_max=0, tls=requirements, **proxied)
+        super().__init__(limits, engine=engine, broker_id_max=0, tls=requirements, **proxied, **options)
         self.accepted: asyncio.Queue[Streams] = asyncio.Queue()
         self.shared.broker_tls = BrokerTls(brokers) if brokers else None
         self._broker_context = broker_context
-        self._broker_host = broker_host
+        self._certified_host = certified_host
         self._writers: list[asyncio.StreamWriter] = []
 
     @contextlib.asynccontextmanager
@@ -111,7 +113,7 @@ class TlsRig(Port):
     def host(self, broker: int, target: Upstream) -> str:
         """Say under which name it is known."""
         assert (broker, target) == (-1, self.target)
-        return self._broker_host
+        return self._certified_host
 
     async def client(self, context: ssl.SSLContext | None = None, *, source: str = HOST) -> Streams:
         """Connect a client to the bootstrap port."""
