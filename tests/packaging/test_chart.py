@@ -876,3 +876,23 @@ def test_checksums_of_a_release_have_the_archive_beside_it(tmp_path: Path) -> No
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
         for path in (tmp_path / "a.whl", archive)
     )
+
+
+def test_tls_route_leads_to_the_one_port_by_all_names() -> None:
+    manifests = _rendered("one-port")
+    (listener,) = _configuration(manifests)["listeners"]
+    gateway, route = documents((ROOT / "deploy" / "gateway-api" / "tlsroute.yaml").read_text())
+
+    (at,) = gateway["spec"]["listeners"]
+    assert (at["port"], at["tls"]) == (listener["advertised_bootstrap_port"], {"mode": "Passthrough"})
+    brokers = f"*.{listener['broker_host'].partition('.')[2]}"
+    assert route["spec"]["hostnames"] == [listener["advertised_host"], brokers]
+    assert route["spec"]["parentRefs"] == [{"name": gateway["metadata"]["name"], "sectionName": at["name"]}]
+    (rule,) = route["spec"]["rules"]
+    (backend,) = rule["backendRefs"]
+    service = named(manifests, "Service", backend["name"])
+    assert (
+        [one["port"] for one in service["spec"]["ports"]] == [backend["port"]] == [listener["bootstrap_port"]]
+    )
+    (policy,) = of_kind(manifests, "NetworkPolicy")
+    assert policy["spec"]["ingress"][0]["ports"] == [{"port": backend["port"]}]

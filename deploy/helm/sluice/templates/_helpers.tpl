@@ -29,7 +29,7 @@
 {{- if eq .Values.mode "sidecar" }}{{ len .Values.sidecar.nodeIds }}{{ else }}{{ .Values.replicaCount }}{{ end }}
 {{- end -}}
 
-{{/* The ports of a listener's brokers: (list $ its-table). */}}
+{{/* The ports of a listener's brokers, none with broker_host: (list $ its-table). */}}
 {{- define "sluice.brokerPorts" -}}
 {{- $root := index . 0 -}}
 {{- $first := (index . 1).first_broker_port | default 19100 | int -}}
@@ -37,7 +37,7 @@
 {{- range $root.Values.sidecar.nodeIds }}
 - { id: {{ . }}, port: {{ add $first . }} }
 {{- end }}
-{{- else -}}
+{{- else if not (index . 1).broker_host -}}
 {{- range $id := until (ternary (index . 1).broker_id_max 63 (hasKey (index . 1) "broker_id_max") | int | add1 | int) }}
 - { id: {{ $id }}, port: {{ add $first $id }} }
 {{- end }}
