@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -83,6 +83,14 @@ def configuration(first_port: int, ports: int, admins: Mapping[str, int]) -> str
     return text
 
 
+def resolving(directory: Path, names: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the words before a command that let it, and nothing else, know these addresses and names."""
+    path = directory / "hosts"
+    path.write_text(f"{HOST} localhost\n" + "".join(f"{address} {name}\n" for address, name in names))
+    mount = f'mount --bind {path} /etc/hosts && exec "$@"'
+    return ("unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh")
+
+
 class Gateways:
     """Two gateways in front of `bootstrap`, with HAProxy before them where the way leads through it."""
 
@@ -96,7 +104,8 @@ class Gateways:
         self.bootstrap = ",".join(f"{host}:{self._first}" for host in way.hosts)
         self._settings = {address: self._settings_of(address) for address in ADDRESSES}
         self.running: dict[str, SluiceProcess] = {}
-        self.resolving = self._hosts_file() if way is NAMED else ()
+        named = [(address, name) for name in way.hosts for address in ADDRESSES]
+        self.resolving = resolving(directory, named) if way is NAMED else ()
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -154,14 +163,6 @@ class Gateways:
             process.kill()
         self.running.clear()
 
-    def _hosts_file(self) -> tuple[str, ...]:
-        """Return the words before a command that let it, and nothing else, know the name of both gateways."""
-        path = self._directory / "hosts"
-        names = "".join(f"{address} {name}\n" for name in self.way.hosts for address in ADDRESSES)
-        path.write_text(f"{HOST} localhost\n{names}")
-        mount = f'mount --bind {path} /etc/hosts && exec "$@"'
-        return ("unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh")
-
     def _settings_of(self, address: str) -> SluiceSettings:
         listener: dict[str, object] = {
             "bind": address,
@@ -186,13 +187,12 @@ class Gateways:
         log = self._directory / "haproxy.log"
         child = processes.start([haproxy(), "-db", "-f", str(path)], log=log)
         self._stack.callback(processes.kill, child)
-        until(
-            lambda: _accepts(self._first) or child.poll() is not None, "haproxy accepts", _READY_SECONDS_MAX
-        )
+        until(lambda: accepts(self._first) or child.poll() is not None, "haproxy accepts", _READY_SECONDS_MAX)
         assert child.poll() is None, f"haproxy does not serve\n{log.read_text()}"
 
 
-def _accepts(port: int) -> bool:
+def accepts(port: int) -> bool:
+    """Return whether something accepts connections at a port."""
     with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1):
         return True
     return False

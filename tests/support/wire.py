@@ -32,11 +32,13 @@ class Response:
 
 
 class Wire:
-    """One connection."""
+    """One connection, to an address or over a socket that is connected."""
 
-    def __init__(self, address: Address, client_id: str = "wire") -> None:
+    def __init__(self, address: Address | socket.socket, client_id: str = "wire") -> None:
         self.client_id = client_id
-        self._socket = socket.create_connection(address, timeout=RESPONSE_SECONDS_MAX)
+        if not isinstance(address, socket.socket):
+            address = socket.create_connection(address, timeout=RESPONSE_SECONDS_MAX)
+        self._socket = address
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation = 0
 
@@ -87,7 +89,7 @@ class Wire:
 
 
 @contextmanager
-def wired(address: Address, client_id: str = "wire") -> Iterator[Wire]:
+def wired(address: Address | socket.socket, client_id: str = "wire") -> Iterator[Wire]:
     """A connection for the time of a `with`."""
     wire = Wire(address, client_id)
     try:

@@ -59,6 +59,12 @@ public final class Driver {
         Properties properties = new Properties();
         properties.put("bootstrap.servers", options.text("bootstrap"));
         properties.put("client.id", options.text("client-id"));
+        String authority = System.getenv("INTEROP_CA_FILE");
+        if (authority != null) {
+            properties.put("security.protocol", "SSL");
+            properties.put("ssl.truststore.type", "PEM");
+            properties.put("ssl.truststore.location", authority);
+        }
         for (String pair : options.text("properties").split(",")) {
             if (!pair.isEmpty()) {
                 properties.put(pair.substring(0, pair.indexOf('=')), pair.substring(pair.indexOf('=') + 1));

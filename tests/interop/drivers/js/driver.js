@@ -88,6 +88,7 @@ function client(options, tally) {
   return new Kafka({
     clientId: options['client-id'],
     brokers: options.bootstrap.split(','),
+    ssl: process.env.INTEROP_CA_FILE ? { ca: [fs.readFileSync(process.env.INTEROP_CA_FILE)] } : false,
     logLevel: logLevel.WARN,
     logCreator: () => ({ namespace, level, log }) => {
       process.stderr.write(`${namespace} ${log.message} ${log.error || ''}\n`)

@@ -10,6 +10,8 @@ import asyncio
 import inspect
 import json
 import logging
+import os
+import ssl
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +22,8 @@ from typing import Self
 
 INDEX_DIGITS = 10
 ABORTED_BASE = 1_000_000
+# With it the client speaks TLS, and trusts this authority.
+CA_FILE = os.environ.get("INTEROP_CA_FILE", "")
 COMMANDS = ("capabilities", "produce", "consume", "transact", "admin")
 
 
@@ -78,7 +82,10 @@ def compressions(codec: ModuleType) -> list[str]:
 
 def python_client(options: argparse.Namespace) -> dict[str, object]:
     """Settings of each client of kafka-python and aiokafka."""
-    return {"bootstrap_servers": options.bootstrap, "client_id": options.client_id}
+    found: dict[str, object] = {"bootstrap_servers": options.bootstrap, "client_id": options.client_id}
+    if CA_FILE:
+        found |= {"security_protocol": "SSL", "ssl_context": ssl.create_default_context(cafile=CA_FILE)}
+    return found
 
 
 def python_producer(options: argparse.Namespace) -> dict[str, object]:

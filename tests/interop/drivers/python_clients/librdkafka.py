@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.interop.drivers.python_clients.common import ABORTED_BASE, Tally, emit, payload, run
+from tests.interop.drivers.python_clients.common import ABORTED_BASE, CA_FILE, Tally, emit, payload, run
 
 Settings = dict[str, str | int | float | bool]
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -20,7 +20,8 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 def base(options: argparse.Namespace) -> Settings:
     more = dict(pair.split("=", 1) for pair in options.properties.split(",") if pair)
-    return {"bootstrap.servers": options.bootstrap, "client.id": options.client_id, **more}
+    tls = {"security.protocol": "ssl", "ssl.ca.location": CA_FILE} if CA_FILE else {}
+    return {"bootstrap.servers": options.bootstrap, "client.id": options.client_id, **tls, **more}
 
 
 def semantics(options: argparse.Namespace) -> Settings:

@@ -26,6 +26,9 @@ var codecs = map[string]kgo.CompressionCodec{
 }
 
 func client(o report.Options, more ...kgo.Opt) *kgo.Client {
+	if authority := report.TLS(); authority != nil {
+		more = append(more, kgo.DialTLSConfig(authority))
+	}
 	created, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(o.Brokers()...),
 		kgo.ClientID(o.ClientID),

@@ -4,6 +4,8 @@ package report
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -65,6 +67,23 @@ func Parse() Options {
 
 // Brokers is the bootstrap list.
 func (o Options) Brokers() []string { return strings.Split(o.Bootstrap, ",") }
+
+// TLS is what the client speaks TLS with; nil where it speaks none.
+func TLS() *tls.Config {
+	path := os.Getenv("INTEROP_CA_FILE")
+	if path == "" {
+		return nil
+	}
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		log.Fatal("no certificate in ", path)
+	}
+	return &tls.Config{RootCAs: pool}
+}
 
 // More tells whether record number index is still to be sent.
 func (o Options) More(index int) bool { return o.Records == 0 || index < o.Records }

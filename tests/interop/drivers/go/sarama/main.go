@@ -37,6 +37,8 @@ func settings(o report.Options) *sarama.Config {
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Consumer.Return.Errors = true
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	config.Net.TLS.Config = report.TLS()
+	config.Net.TLS.Enable = config.Net.TLS.Config != nil
 	return config
 }
 
