@@ -118,6 +118,7 @@ class Stage:
         sections: more tables of the configuration.
         quota_file: the whole quotas file, in place of the quotas above.
         context, token: the TLS context and the token with which the admin port is asked.
+        listener: more keys of the listener.
     """
 
     policy: str = "schedule"
@@ -132,6 +133,7 @@ class Stage:
     quota_file: str = ""
     context: ssl.SSLContext | None = None
     token: str = ""
+    listener: Mapping[str, object] = field(default_factory=dict)
 
 
 def limits(rate: float) -> dict[str, float]:
@@ -202,6 +204,7 @@ def settings_of(stage: Stage, bootstrap: str) -> SluiceSettings:
         user_quotas=stage.user_quotas,
         sections={**stage.sections, "limits": {"drain_seconds": 1, **stage.sections.get("limits", {})}},
         cluster=stage.cluster,
+        listener=stage.listener,
     )
 
 
@@ -228,7 +231,7 @@ class Row:
 
     Args:
         name: of the test.
-        finding: its number in issue 14; 26 and 29: issues of their own.
+        finding: its number in issue 14; 26, 29 and 31: issues of their own.
         what: the attack, in words.
         unit: of the figure.
         bar: the most that it may be.

@@ -5,6 +5,7 @@ The figure is how many seconds an honest client waits.
 
 import contextlib
 import http.client
+import itertools
 import socket
 import ssl
 import tempfile
@@ -18,10 +19,13 @@ from typing import Final
 from tests.cluster import HOST, Address
 from tests.hostile import scene as harm
 from tests.hostile import wire
+from tests.hostile.broker_program import NODE
 from tests.hostile.scene import Harm, Row, Scene, Stage, survivor
 from tests.hostile.wire import Client
 from tests.support.admin_papers import TOKEN, AdminPapers
 from tests.support.certificates import Authority
+from tests.support.hellos import hello
+from tests.support.one_port import Site, broker_name
 
 _ANNOUNCED_BYTES: Final = 100_000_000
 _VICTIM_BYTES: Final = 50_000  # every 100 ms: a quarter of its quota
@@ -301,6 +305,63 @@ def _waited(scene: Scene, attack: Attack, context: ssl.SSLContext) -> float:
     return longest
 
 
+def unknown_name(address: Address, number: int, _context: ssl.SSLContext) -> None:
+    """A hello with a name that leads nowhere, another one each time."""
+    with socket.create_connection(address, timeout=5) as client:
+        client.sendall(hello(b"x%d.other.test" % number))
+        while client.recv(4096):
+            pass
+
+
+def unknown_broker(address: Address, number: int, context: ssl.SSLContext) -> None:
+    """A whole handshake with the name of a broker that does not exist, another one each time."""
+    name = broker_name(1_000_000 + number)
+    with context.wrap_socket(socket.create_connection(address, timeout=5), server_hostname=name) as client:
+        while client.recv(4096):
+            pass
+
+
+def names_flooded(attack: Callable[[Address, int, ssl.SSLContext], None]) -> Callable[[], float]:
+    """Two threads that attack a port where names choose the broker; how long a client of another address waits."""
+
+    def run() -> float:
+        with tempfile.TemporaryDirectory(prefix="hostile-names-") as directory:
+            site = Site.make(Path(directory))
+            keys = {"cert_file": str(site.certificate.cert_file), "key_file": str(site.certificate.key_file)}
+            context, numbers = site.context(), itertools.count()
+            with survivor(Stage(listener=site.listener(), sections={"listeners.tls": keys})) as scene:
+                address = HOST, scene.sluice.ports.bootstrap
+                until = time.monotonic() + _FLOOD_SECONDS
+                once = (lambda _: attack(address, next(numbers), context),)
+                flood = threading.Thread(target=harm.swarm, args=(2, until, *once), daemon=True)
+                flood.start()
+                time.sleep(_FLOOD_SECONDS / 5)
+                longest = 0.0
+                while time.monotonic() < until:
+                    longest = max(longest, _named_after(address, context))
+                    time.sleep(0.05)
+                flood.join()
+                return longest
+
+    return run
+
+
+def _named_after(address: Address, context: ssl.SSLContext) -> float:
+    """How long until a client from another address has the response of the broker that it has named."""
+    began = time.monotonic()
+    until = began + _SHUT_OUT_SECONDS
+    while time.monotonic() < until:
+        with (
+            contextlib.suppress(OSError),
+            contextlib.closing(Client(address, until=until, source=_OTHER_ADDRESS)) as client,
+        ):
+            client.socket = context.wrap_socket(client.socket, server_hostname=broker_name(NODE))
+            client.ask(wire.api_versions("honest"))
+            return time.monotonic() - began
+        time.sleep(0.05)
+    return _SHUT_OUT_SECONDS
+
+
 def _page_after(address: Address, context: ssl.SSLContext, path: str, token: str) -> float:
     """How long until a client from another address has a page."""
     began = time.monotonic()
@@ -355,6 +416,20 @@ _HARMS: Final = (
     (
         Row("admin-token", 29, "wrong tokens, admin port with TLS", "s", BESIDE_SECONDS),
         admin_flooded(tries_token),
+    ),
+    (
+        Row(
+            "hello-names",
+            31,
+            "a new unknown name in each hello, one port for every broker",
+            "s",
+            BESIDE_SECONDS,
+        ),
+        names_flooded(unknown_name),
+    ),
+    (
+        Row("hello-brokers", 31, "a new made-up broker in each handshake, the same", "s", BESIDE_SECONDS),
+        names_flooded(unknown_broker),
     ),
     (Row("admin-host", 9, "/clients under a foreign Host header", "answered", 0.0), any_host),
 )
