@@ -30,7 +30,7 @@ from rich.progress import Progress
 
 from tests.bench import machine, report
 from tests.bench.figures import median
-from tests.bench.lanes import NODE, find_haproxy, haproxy_command, sluice_command, wait_for
+from tests.bench.lanes import DIRECT, NODE, find_haproxy, haproxy_command, sluice_command, wait_for
 from tests.bench.options import DOCUMENT
 from tests.bench.price.checkouts import checkout, environment
 from tests.bench.process import Child, family_nanoseconds, raise_descriptor_limit
@@ -61,6 +61,7 @@ class Shape:
 
     Args:
         size: bytes of a Produce's record, or of a Fetch response's records.
+        in_flight: requests under way on each connection; 0 for an open loop.
         variant: of the Sluice that is measured: "" for a quota far off; other names are in `VARIANTS`.
         near: the quota as a multiple of what an unlimited Sluice passes; 0 for a quota far off.
     """
@@ -147,16 +148,14 @@ class Bench:
     def opened(self, shape: Shape, lanes: Sequence[str], rate: float = 0.0) -> Iterator[dict[str, "Lane"]]:
         """Start the broker, the proxies, and a generator for each; `rate` is a quota in bytes/s, 0: unlimited."""
         with ExitStack() as stack:
-            broker = free_ports(1)[0]
-            file = self._directory / "responses"
-            canned.write(file, canned.responses(broker, shape.size if shape.api == "fetch" else 0))
-            log = self._directory / "broker.log"
-            words = ["taskset", "-c", _PEERS_CORE, str(PROGRAM), "broker", str(broker), str(file)]
-            child = processes.start(words, log=log)
-            stack.callback(processes.end, child)
-            wait_for(broker, child, log)
+            broker, broker_pid = self._broker(stack, shape)
             opened = {}
             for name in lanes:
+                if name == DIRECT:
+                    port, pid = self._broker(stack, shape, tls=True) if shape.tls else (broker, broker_pid)
+                    opened[name] = lane = Lane(0, pid, self._generator(shape, port))
+                    stack.callback(lane.generator.stop)
+                    continue
                 command, port = self._command(name, shape, broker, rate or _UNLIMITED)
                 log = self._directory / f"{name}.log"
                 tree = self._before if name == BEFORE and self._before else ROOT
@@ -165,9 +164,21 @@ class Bench:
                 proxy = processes.start(words, log=log, cwd=tree, env=env)
                 stack.callback(processes.end, proxy)
                 wait_for(port, proxy, log)
-                opened[name] = lane = Lane(proxy.pid, self._generator(shape, port))
+                opened[name] = lane = Lane(proxy.pid, broker_pid, self._generator(shape, port))
                 stack.callback(lane.generator.stop)
             yield opened
+
+    def _broker(self, stack: ExitStack, shape: Shape, *, tls: bool = False) -> tuple[int, int]:
+        """Start a broker; return its port and process id."""
+        port = free_ports(1)[0]
+        file = self._directory / "responses"
+        canned.write(file, canned.responses(port, shape.size if shape.api == "fetch" else 0))
+        log = self._directory / "broker.log"
+        words = [str(port), str(file), *[str(self._certificate().store_file)] * tls]
+        child = processes.start(["taskset", "-c", _PEERS_CORE, str(PROGRAM), "broker", *words], log=log)
+        stack.callback(processes.end, child)
+        wait_for(port, child, log)
+        return port, child.pid
 
     def _generator(self, shape: Shape, port: int) -> Child:
         file = self._directory / "requests"
@@ -225,18 +236,29 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A running proxy and its generator."""
+    """A running proxy, its generator and its broker.
+
+    Args:
+        pid: of the proxy; 0 where the generator asks the broker.
+        broker: its process id.
+    """
 
     pid: int
+    broker: int
     generator: Child
+
+    def cpu(self) -> tuple[int, int]:
+        """Return the CPU time of the proxy, and of the two ends, in ns."""
+        ends = family_nanoseconds(self.broker) + family_nanoseconds(self.generator.pid)
+        return family_nanoseconds(self.pid) if self.pid else 0, ends
 
     def turn(self, seconds: float) -> Turn:
         """Measure for some seconds."""
         self.generator.say(f"{seconds:g}")
         self.generator.hear()
-        before = family_nanoseconds(self.pid)
+        before, _ = self.cpu()
         found = json.loads(self.generator.hear())
-        cpu_ns = family_nanoseconds(self.pid) - before
+        cpu_ns = self.cpu()[0] - before
         count = max(1, found["responses"])
         elapsed = found["seconds"]
         return Turn(count / elapsed, cpu_ns / 1000 / count, cpu_ns / 1e9 / elapsed, found["p99_us"])

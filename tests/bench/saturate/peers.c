@@ -1,6 +1,7 @@
-/* The two ends of `make saturate`: a broker that only responds, and a generator that only asks.
+/* The two ends of `make saturate` and `make latency`: a broker that only responds, and a generator that only asks.
  *
- *   peers broker PORT CANNED                            responds to each request with the canned response of its API
+ *   peers broker PORT CANNED [STORE]                    responds to each request with the canned response of its API;
+ *                                                       over TLS with STORE, a PEM file of certificate and key
  *   peers generator PORT CANNED CONNECTIONS IN_FLIGHT   keeps IN_FLIGHT requests under way on each connection
  *                   [tls]                               the same over TLS, without verifying the certificate
  *
@@ -12,6 +13,11 @@
  * The generator prints "ready" when all connections are open. Then each line "SECONDS" on standard input is one
  * measurement: it asks for a moment, until what was under way at the end of the last one is done, prints "begins", and at
  * the end a line of JSON: responses, seconds, and percentiles of the time of one response in us.
+ * With IN_FLIGHT 0 it is an open loop: each line "SCHEDULE FOUND" names two files. SCHEDULE has an entry for each request
+ * in order of time: when it is due, in seconds after the begin (double), on which connection (uint32), 4 unused bytes, as
+ * this machine orders bytes. A request is sent when it is due, whatever has come back. When all responses are in, FOUND
+ * has for each of them, in order of arrival, three floats in seconds: when its request was due, how late it was sent, and
+ * its latency from when it was due. Then a line of JSON: responses, and seconds from the begin to the last of them.
  * Responses must come in the order of the requests: a wrong correlation id ends it with exit code 1.
  * Neither decodes anything else, and payloads are not copied: what is sent again and again is one buffer.
  */
@@ -28,12 +34,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 256 * 1024, EVENTS = 512, VECTORS = 64, ENTRIES_MAX = 4096, QUEUE_MAX = 64, HEAD = 12, TIMES = 1 << 20 };
+enum { READ_BYTES = 256 * 1024, EVENTS = 512, VECTORS = 64, ENTRIES_MAX = 4096, QUEUE_MAX = 4096, HEAD = 12, TIMES = 1 << 20 };
+enum { ASKED_MAX = 64, ASKED_MAX_OPEN = 1 << 14 }; /* under way on one connection; powers of two */
 
 typedef struct {
     int key, version;
@@ -46,6 +54,20 @@ typedef struct {
     uint32_t correlation_id;
 } Item;
 
+/* When a request was to be sent, and was given to its connection. */
+typedef struct {
+    double due, sent;
+} Asked;
+
+/* An entry of a schedule, and what is found of its request. */
+typedef struct {
+    double at;
+    uint32_t connection, unused;
+} Due;
+typedef struct {
+    float due, late, latency;
+} Found;
+
 /* One connection: what is to be sent (a ring), and how far the frame that arrives has been read. */
 typedef struct {
     int fd, writes, fresh;
@@ -55,17 +77,20 @@ typedef struct {
     unsigned char head[HEAD];
     uint32_t have, left;               /* bytes of the head, of the rest */
     uint32_t sends, expects, shown;    /* correlation ids; opening entries that were sent */
-    double times[QUEUE_MAX];           /* when the request with this correlation id (modulo) was queued */
+    Asked *asked;                      /* the request with this correlation id (modulo) */
 } Peer;
 
-static const double SETTLE_SECONDS = 0.2;
+static const double SETTLE_SECONDS = 0.2, LEAD_SECONDS = 0.01, DRAIN_SECONDS = 10;
 
 static Entry entries[ENTRIES_MAX];
-static int entry_count, generating, in_flight;
+static int entry_count, generating, in_flight, opened;
 static unsigned char scratch[READ_BYTES];
 static uint64_t responses;
 static float *times;
 static uint64_t timed;
+static uint32_t asked_max = ASKED_MAX;
+static double began; /* the open loop */
+static Found *found;
 
 static void die(const char *what) {
     fprintf(stderr, "%s: %s\n", what, errno ? strerror(errno) : "");
@@ -158,8 +183,8 @@ static void flush(int loop, Peer *peer) {
         peer->sent += (uint32_t)sent;
         while (peer->count && peer->sent >= peer->queue[peer->first].entry->size) {
             peer->sent -= peer->queue[peer->first].entry->size;
-            peer->first = (peer->first + 1) % QUEUE_MAX;
             peer->count--;
+            peer->first = peer->count ? (peer->first + 1) % QUEUE_MAX : 0; /* so that few lines of the cache are used */
         }
     }
     int writes = peer->count > 0;
@@ -171,10 +196,18 @@ static void flush(int loop, Peer *peer) {
 }
 
 /* Queue the generator's next request: an opening one, whose response is waited for, or the one that is measured. */
-static void ask(Peer *peer, double at) {
+static void ask(Peer *peer, double due, double at) {
     int opening = peer->shown < (uint32_t)entry_count - 1;
-    peer->times[peer->sends % QUEUE_MAX] = at;
+    if (peer->sends - peer->expects == asked_max) errno = 0, die("more requests under way on a connection than fit");
+    peer->asked[peer->sends & (asked_max - 1)] = (Asked){due, at};
     queue(peer, opening ? &entries[peer->shown++] : &entries[entry_count - 1], peer->sends++);
+}
+
+/* Begin with what is measured: all opening entries have been responded to. */
+static void begin_asking(Peer *peer, double at) {
+    peer->fresh = 0;
+    opened++;
+    for (int i = 0; i < in_flight; i++) ask(peer, at, at);
 }
 
 static void take_response(Peer *peer, double at) {
@@ -184,13 +217,17 @@ static void take_response(Peer *peer, double at) {
         fprintf(stderr, "response %u, expected %u\n", id, peer->expects);
         exit(1);
     }
-    times[timed++ % TIMES] = (float)(at - peer->times[peer->expects++ % QUEUE_MAX]);
+    const Asked *asked = &peer->asked[peer->expects++ & (asked_max - 1)];
     responses++;
-    if (peer->fresh && peer->shown == (uint32_t)entry_count - 1) {
-        peer->fresh = 0;
-        for (int i = 0; i < in_flight; i++) ask(peer, at);
+    if (peer->fresh && peer->shown < (uint32_t)entry_count - 1) {
+        ask(peer, at, at);
+    } else if (peer->fresh) {
+        begin_asking(peer, at);
+    } else if (in_flight) {
+        times[timed++ % TIMES] = (float)(at - asked->due);
+        ask(peer, at, at);
     } else {
-        ask(peer, at);
+        found[timed++] = (Found){(float)(asked->due - began), (float)(asked->sent - asked->due), (float)(at - asked->due)};
     }
 }
 
@@ -240,6 +277,7 @@ static int receive(int loop, Peer *peer) {
         }
         take(peer, scratch, (size_t)size, at);
         if (!peer->tls && size < READ_BYTES) break;
+        if (peer->count > QUEUE_MAX / 2) flush(loop, peer);
     }
     flush(loop, peer);
     return 1;
@@ -257,9 +295,19 @@ static struct sockaddr_in loopback(int port) {
     return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
-static void broker(int port) {
+static SSL *secure(SSL_CTX *context, int fd) {
+    SSL *tls = SSL_new(context);
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_set_fd(tls, fd);
+    return tls;
+}
+
+static void broker(int port, const char *store) {
     struct epoll_event events[EVENTS];
     struct sockaddr_in address = loopback(port);
+    SSL_CTX *context = store ? SSL_CTX_new(TLS_server_method()) : NULL;
+    if (context && SSL_CTX_use_certificate_chain_file(context, store) != 1) die("no certificate");
+    if (context && SSL_CTX_use_PrivateKey_file(context, store, SSL_FILETYPE_PEM) != 1) die("no key");
     int yes = 1, listener = socket(AF_INET, SOCK_STREAM, 0), loop = epoll_create1(0);
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 4096)) die("cannot listen");
@@ -275,10 +323,13 @@ static void broker(int port) {
                 if (fd < 0) continue;
                 peer = calloc(1, sizeof *peer);
                 peer->fd = fd;
+                if (context) peer->tls = secure(context, fd), SSL_set_accept_state(peer->tls);
                 add(loop, peer);
             } else if ((events[i].events & EPOLLOUT) && !(events[i].events & EPOLLIN)) {
                 flush(loop, peer);
             } else if (!receive(loop, peer)) {
+                SSL_free(peer->tls);
+                ERR_clear_error(); /* or SSL_get_error() would report it of the next connection */
                 close(peer->fd);
                 free(peer);
             }
@@ -290,16 +341,18 @@ static int by_size(const void *a, const void *b) {
     return (*(const float *)a > *(const float *)b) - (*(const float *)a < *(const float *)b);
 }
 
+static void handle(int loop, const struct epoll_event *event) {
+    Peer *peer = event->data.ptr;
+    if ((event->events & EPOLLOUT) && !(event->events & EPOLLIN)) flush(loop, peer);
+    else if (!receive(loop, peer)) errno = 0, die("the proxy has closed a connection");
+}
+
 static void turn(int loop, double seconds) {
     struct epoll_event events[EVENTS];
-    double began = now();
-    while (now() - began < seconds) {
+    double start = now();
+    while (now() - start < seconds) {
         int ready = epoll_wait(loop, events, EVENTS, 100);
-        for (int i = 0; i < ready; i++) {
-            Peer *peer = events[i].data.ptr;
-            if ((events[i].events & EPOLLOUT) && !(events[i].events & EPOLLIN)) flush(loop, peer);
-            else if (!receive(loop, peer)) errno = 0, die("the proxy has closed a connection");
-        }
+        for (int i = 0; i < ready; i++) handle(loop, &events[i]);
     }
 }
 
@@ -318,44 +371,103 @@ static void run(int loop, double seconds) {
     fflush(stdout);
 }
 
+static void *read_all(const char *path, size_t *size) {
+    FILE *file = fopen(path, "rb");
+    if (!file || fseek(file, 0, SEEK_END)) die(path);
+    *size = (size_t)ftell(file);
+    rewind(file);
+    void *data = malloc(*size + 1);
+    if (fread(data, 1, *size, file) != *size) die(path);
+    fclose(file);
+    return data;
+}
+
+/* Send what is due; return how long it is until the next is, at least 0; `DRAIN_SECONDS` after the last. */
+static double send_due(int loop, Peer **peers, const Due *schedule, size_t count, size_t *next) {
+    double at = now();
+    while (*next < count && began + schedule[*next].at <= at) {
+        Peer *peer = peers[schedule[*next].connection];
+        ask(peer, began + schedule[(*next)++].at, at);
+        flush(loop, peer);
+        at = now();
+    }
+    return *next < count ? began + schedule[*next].at - at : DRAIN_SECONDS;
+}
+
+static void run_open(int loop, Peer **peers, int connections, const char *from, const char *to) {
+    struct epoll_event events[EVENTS];
+    size_t size, next = 0;
+    Due *schedule = read_all(from, &size);
+    size_t count = size / sizeof *schedule;
+    for (size_t i = 0; i < count; i++)
+        if (schedule[i].connection >= (uint32_t)connections) errno = 0, die("no such connection");
+    found = calloc(count + 1, sizeof *found);
+    responses = timed = 0;
+    began = now() + LEAD_SECONDS;
+    while (timed < count) {
+        double wait = send_due(loop, peers, schedule, count, &next);
+        struct timespec timeout = {(time_t)wait, (long)((wait - (time_t)wait) * 1e9)};
+        int ready = epoll_pwait2(loop, events, EVENTS, &timeout, NULL);
+        if (!ready && next == count) errno = 0, die("responses are missing");
+        for (int i = 0; i < ready; i++) {
+            handle(loop, &events[i]);
+            send_due(loop, peers, schedule, count, &next); /* a batch of responses delays none */
+        }
+    }
+    double seconds = now() - began;
+    FILE *file = fopen(to, "wb");
+    if (!file || fwrite(found, sizeof *found, count, file) != count || fclose(file)) die(to);
+    free(schedule);
+    free(found);
+    printf("{\"responses\": %zu, \"seconds\": %.6f}\n", count, seconds);
+    fflush(stdout);
+}
+
 static int generator(int port, int connections, int with_tls) {
     struct sockaddr_in address = loopback(port);
     int loop = epoll_create1(0);
-    char line[64];
+    char line[4096], from[2048], to[2048];
+    Peer **peers = calloc((size_t)connections, sizeof *peers);
     SSL_CTX *context = with_tls ? SSL_CTX_new(TLS_client_method()) : NULL;
     times = malloc(TIMES * sizeof *times);
     for (int i = 0; i < connections; i++) {
-        Peer *peer = calloc(1, sizeof *peer);
+        Peer *peer = peers[i] = calloc(1, sizeof *peer);
+        peer->asked = calloc(asked_max, sizeof *peer->asked);
         peer->fd = socket(AF_INET, SOCK_STREAM, 0);
         peer->fresh = 1;
         if (connect(peer->fd, (struct sockaddr *)&address, sizeof address)) die("cannot connect");
         if (context) {
-            SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-            peer->tls = SSL_new(context);
-            SSL_set_fd(peer->tls, peer->fd);
+            peer->tls = secure(context, peer->fd);
             if (SSL_connect(peer->tls) != 1) die("no TLS");
         }
         add(loop, peer);
         if (entry_count > 1) {
-            ask(peer, now());
+            ask(peer, now(), now());
         } else {
-            peer->fresh = 0;
-            for (int k = 0; k < in_flight; k++) ask(peer, now());
+            begin_asking(peer, now());
         }
         flush(loop, peer);
     }
+    while (!in_flight && opened < connections) turn(loop, 0.01);
     puts("ready");
     fflush(stdout);
-    while (fgets(line, sizeof line, stdin)) run(loop, atof(line));
+    while (fgets(line, sizeof line, stdin)) {
+        if (in_flight) run(loop, atof(line));
+        else if (sscanf(line, "%2047s %2047s", from, to) == 2) run_open(loop, peers, connections, from, to);
+    }
     return 0;
 }
 
 int main(int argc, char **argv) {
     if (argc < 4) return fprintf(stderr, "see the head of peers.c\n"), 2;
     load(argv[3]);
-    if (!strcmp(argv[1], "broker")) broker(atoi(argv[2]));
+    if (!strcmp(argv[1], "broker")) broker(atoi(argv[2]), argc > 4 ? argv[4] : NULL);
     if (argc < 6) return fprintf(stderr, "see the head of peers.c\n"), 2;
     generating = 1;
     in_flight = atoi(argv[5]);
+    if (!in_flight) {
+        asked_max = ASKED_MAX_OPEN;
+        prctl(PR_SET_TIMERSLACK, 1UL); /* ns: the default delays each wake-up by up to 50 us */
+    }
     return generator(atoi(argv[2]), atoi(argv[4]), argc > 6);
 }
