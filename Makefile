@@ -229,6 +229,10 @@ bench: jars ## What the proxy costs, beside no proxy and HAProxy; writes docs/be
 saturate: $(VENV)/.stamp ## A full core of the proxy beside HAProxy, before a broker that costs nothing (a C compiler, OpenSSL's headers)
 	$(BIN)/python -m tests.bench.saturate $(ARGS)
 
+.PHONY: latency
+latency: $(VENV)/.stamp ## How long requests take that are sent when they are due, beside HAProxy and direct; ten minutes
+	$(BIN)/python -m tests.bench.latency $(ARGS)
+
 .PHONY: price
 price: jars ## What a change costs per request: make price ARGS="--before REV" against the working tree
 	$(BIN)/python -m tests.bench.price $(ARGS)

@@ -1,10 +1,12 @@
-"""Line charts as SVG: one panel or several, with marks for what happened."""
+"""Charts as SVG, one panel or several: lines with marks for what happened, and ranges."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-COLOURS = ("#c2571a", "#1a6fc2", "#8a8f98")
+COLOURS = ("#c2571a", "#1a6fc2", "#8a8f98", "#7fb3e6")
+_APART = 0.2  # neighbours in a group
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +29,7 @@ class Panel:
 
 def draw_panels(path: Path, panels: Sequence[Sequence[Panel]], unit: str, size: tuple[float, float]) -> None:
     """Draw rows of panels; `unit` is that of the axis from left to right, `size` that of the picture in inches."""
-    import matplotlib as mpl  # takes a second
-
-    mpl.use("svg")
-    from matplotlib import pyplot
-
-    mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "sluice", "font.size": 8}
+    pyplot = _pyplot()
     figure, axes = pyplot.subplots(len(panels), len(panels[0]), figsize=size, squeeze=False)
     for axis, panel in zip(axes.flat, (panel for row in panels for panel in row), strict=True):
         for (name, points), colour in zip(panel.lines.items(), COLOURS, strict=False):
@@ -53,3 +50,60 @@ def draw_panels(path: Path, panels: Sequence[Sequence[Panel]], unit: str, size: 
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """One chart of ranges.
+
+    Args:
+        groups: from left to right; of each the values by name, from low to high, as many as there are marks.
+    """
+
+    title: str
+    groups: Mapping[str, Mapping[str, Sequence[float]]]
+
+
+def draw_ranges(
+    path: Path, panels: Sequence[Sequence[Ranges]], marks: Mapping[str, str], size: tuple[float, float]
+) -> None:
+    """Draw rows of charts with one logarithmic scale; `marks` has the symbol of each value, `size` is in inches."""
+    pyplot = _pyplot()
+    names = dict.fromkeys(
+        name for row in panels for panel in row for group in panel.groups.values() for name in group
+    )
+    colours = dict(zip(names, COLOURS, strict=False))
+    figure, axes = pyplot.subplots(len(panels), len(panels[0]), figsize=size, squeeze=False, sharey=True)
+    for axis, panel in zip(axes.flat, (panel for row in panels for panel in row), strict=True):
+        for place, group in enumerate(panel.groups.values()):
+            for number, (name, values) in enumerate(group.items()):
+                across = [place + (number - (len(group) - 1) / 2) * _APART] * len(values)
+                axis.plot(across, values, linewidth=1, color=colours[name])
+                for where, value, symbol in zip(across, values, marks.values(), strict=True):
+                    axis.plot(where, value, symbol, markersize=4, color=colours[name])
+        axis.set_title(panel.title, loc="left")
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_tick_params(labelleft=True)
+        axis.set_xticks(range(len(panel.groups)), list(panel.groups))
+        axis.grid(visible=True, axis="y", which="both", alpha=0.3)
+    keys = [pyplot.Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
+    keys += [
+        pyplot.Line2D([], [], color="#444", linestyle="", marker=symbol, markersize=4, label=name)
+        for name, symbol in marks.items()
+    ]
+    figure.legend(handles=keys, loc="upper center", ncols=len(keys))
+    figure.tight_layout(rect=(0, 0, 1, 0.96))
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def _pyplot() -> Any:
+    """Return matplotlib's pyplot, set to write an SVG that is the same each time."""
+    import matplotlib as mpl  # takes a second
+
+    mpl.use("svg")
+    from matplotlib import pyplot
+
+    mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "sluice", "font.size": 8}
+    return pyplot
