@@ -553,8 +553,8 @@ class Lessor:
         default = held.get(DEFAULT_KEY, self.terms.equal)
         self._default.parts[name], self._nothing.parts[name] = Part(default), Part(0.0)
         told = {key: held[key] for key in held if is_factor(key)}
-        if told and len(self._factors) + len(told) <= KEYS_MAX:  # by a predecessor: it holds until this lessor knows more
-            self.tell(told | self._factors)
+        if told and len(self._factors) + len(told) <= KEYS_MAX:
+            self.tell(told | self._factors)  # by a predecessor: it holds until this lessor knows more
         for key in held:
             if key != DEFAULT_KEY and key not in told:
                 self._named(key, KEYS_MAX)  # what is in use counts, also beyond the bound of new keys

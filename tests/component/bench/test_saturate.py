@@ -117,7 +117,7 @@ def test_open_loop_sends_while_nothing_comes_back_and_counts_the_wait(tmp_path: 
     def respond_to_all_at_once(server: socket.socket) -> None:
         peer, _ = server.accept()
         with peer, peer.makefile("rb") as stream:
-            ids = []
+            ids: list[bytes] = []
             while len(ids) < len(due):
                 head = stream.read(12)
                 stream.read(struct.unpack(">i", head[:4])[0] - 8)
