@@ -151,7 +151,7 @@ class LocalDecisions:
                 state = await self._journal.read()
                 topics = {topic for topic, _ in (*state.entries, *(key for key, _ in request.wanted))}
                 targets = {broker for _, target in request.wanted for broker in target or ()}
-                cluster = await self._cluster.read_state(sorted(topics), targets, registered=True)
+                cluster = await self._cluster.read_state(sorted(topics), targets=targets, registered=True)
                 plan = await run_in_thread(plan_request, request, state, cluster, self._settings(), by)
                 patience = self._conflict_wait_seconds_max if plan.refuses(REASSIGNMENT_IN_PROGRESS) else 0.0
                 if plan.refuses(UNKNOWN_TOPIC_OR_PARTITION):

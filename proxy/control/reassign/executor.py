@@ -198,7 +198,7 @@ class Executor:
         # whether a request was added meanwhile.
         topics = sorted({topic for topic, _ in state.entries})
         targets = {broker for entry in state.entries.values() for broker in entry.wanted}
-        cluster = await self._cluster.read_state(topics, targets)
+        cluster = await self._cluster.read_state(topics, targets=targets)
         self._journal.partitions = {
             key: cluster.partitions[key] for key in state.entries if key in cluster.partitions
         }

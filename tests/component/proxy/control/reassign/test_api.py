@@ -200,7 +200,7 @@ def test_another_target_holds_from_the_next_step_on(world: World) -> None:
 def test_cluster_that_can_not_be_asked_means_a_response_to_try_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unreachable(_self: Cluster, _topics: object, *, registered: bool = False) -> ClusterState:
+    async def unreachable(_self: Cluster, _topics: object, **_: object) -> ClusterState:
         raise ClusterError("no broker is reachable")
 
     monkeypatch.setattr(SimulatedResponses, "read_state", unreachable)
