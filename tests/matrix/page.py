@@ -93,7 +93,7 @@ def _differs(result: Result) -> str:
     lines += [f"- Rolled: {result.rolled}."] if result.rolled else []
     lines += [f"- **Fails through Sluice alone**: `{name}`." for name in result.failed]
     lines += [f"- Fails direct as well: `{name}`." for name in result.failed_direct]
-    lines += [f"- Skipped, {count}: {reason}." for reason, count in sorted(result.skipped.items())]
+    lines += _skipped(result)
     hidden = sorted(result.offered.keys() - result.through.keys(), key=int)
     if hidden:
         lines.append(f"- Offered by the broker and not through Sluice: {', '.join(map(_api, hidden))}.")
@@ -107,6 +107,18 @@ def _differs(result: Result) -> str:
         )
         lines.append(f"- Versions cut by Sluice: {', '.join(told)}.")
     return "\n".join([*lines, ""])
+
+
+def _skipped(result: Result) -> list[str]:
+    """What the broker lacks in one line, other reasons in one each, with the numbers of tests."""
+    lacks, others = [], []
+    for reason, count in sorted(result.skipped.items()):
+        _, is_lack, what = reason.partition(f"{result.broker} has no ")
+        if is_lack:
+            lacks.append(f"{what} ({count})")
+        else:
+            others.append(f"- Skipped, {count}: {reason}.")
+    return [f"- Skipped, since it has no: {', '.join(lacks)}.", *others] if lacks else others
 
 
 def _api(key: str) -> str:

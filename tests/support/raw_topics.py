@@ -23,6 +23,7 @@ _METADATA_VERSION: Final = 12
 _FIND_VERSION: Final = 2
 _CREATE_VERSION: Final = 5
 _PRODUCE_VERSION: Final = 9
+_NOT_CONTROLLER: Final = 41
 _LEADERS_SECONDS_MAX: Final = 20.0
 _COORDINATOR_SECONDS_MAX: Final = 60.0
 NO_COMPRESSION: Final = 0
@@ -77,8 +78,12 @@ def create(
     topic.name, topic.num_partitions, topic.replication_factor = name, partitions, replication
     topic.configs = [_config(key, value) for key, value in configs.items()]
     asked = request(CREATE_TOPICS, _CREATE_VERSION, topics=[topic], timeout_ms=30_000, validate_only=False)
-    with wired(kafka.address(kafka.nodes[0])) as wire:
-        (created,) = response(CREATE_TOPICS, _CREATE_VERSION, wire.ask(asked).frame).topics
+    # In KRaft mode every broker creates topics; elsewhere the controller does.
+    for node in kafka.nodes:
+        with wired(kafka.address(node)) as wire:
+            (created,) = response(CREATE_TOPICS, _CREATE_VERSION, wire.ask(asked).frame).topics
+        if created.error_code != _NOT_CONTROLLER:
+            break
     assert created.error_code == 0, str(created)
     described = [describe(kafka, name, node, partitions=partitions) for node in kafka.nodes]
     _wait_for_leaders(kafka, described[0])

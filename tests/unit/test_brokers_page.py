@@ -33,7 +33,8 @@ def test_row_has_counts_and_versions() -> None:
 @pytest.mark.parametrize(
     ("changed", "line"),
     [
-        ({}, "- Skipped, 2: 3.9.2 has no share groups (KIP-932)."),
+        ({}, "- Skipped, since it has no: share groups (KIP-932) (2)."),
+        ({"skipped": {"no Go": 1}}, "- Skipped, 1: no Go."),
         ({}, "- Offered by the broker and not through Sluice: LeaderAndIsr."),
         ({}, "- Versions cut by Sluice: Fetch to 16 of 17."),
         ({"through": {"0": 11, "48": 1}}, "- Offered by Sluice alone: DescribeClientQuotas."),
