@@ -205,9 +205,8 @@ def host_names(certificate: bytes) -> tuple[str, ...]:
     """
     for extensions in (item for item in _fields(certificate) if item[0] == _EXTENSIONS):
         for extension in _items(certificate, _item(certificate, *extensions[1:]), _SEQUENCE):
-            parts = list(
-                _items(certificate, extension, _SEQUENCE)
-            )  # its kind, perhaps whether it is critical, its value
+            # Its kind, perhaps whether it is critical, its value.
+            parts = list(_items(certificate, extension, _SEQUENCE))
             if len(parts) > 1 and certificate[parts[0][1] : parts[0][2]] == _ALTERNATIVE_NAME:
                 names = _items(certificate, _item(certificate, *parts[-1][1:]), _SEQUENCE)
                 return tuple(
