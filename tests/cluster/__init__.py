@@ -2,7 +2,7 @@
 
 from tests.cluster.cluster import Cluster, ClusterError
 from tests.cluster.jars import MissingPrerequisiteError, ensure_jars
-from tests.cluster.options import CLIENTS, ClusterOptions, Listener
+from tests.cluster.options import CLIENTS, ClusterOptions, Host, Listener
 from tests.cluster.ports import HOST, free_port, free_ports
 from tests.cluster.readiness import Address, brokers
 
@@ -13,6 +13,7 @@ __all__ = [
     "Cluster",
     "ClusterError",
     "ClusterOptions",
+    "Host",
     "Listener",
     "MissingPrerequisiteError",
     "brokers",

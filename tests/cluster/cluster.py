@@ -18,7 +18,7 @@ from typing import Final, Self
 from tests.cluster import processes, readiness
 from tests.cluster.jars import LOG4J, class_archive, class_path, java
 from tests.cluster.options import CLIENTS, ClusterOptions, Listener, NodeAddresses, server_properties
-from tests.cluster.ports import HOST, free_ports
+from tests.cluster.ports import free_ports
 from tests.cluster.readiness import Address
 
 # 16 bytes in Kafka's base64; the same always, so that runs can be compared.
@@ -68,7 +68,7 @@ class Cluster:
 
     def address(self, node: int, listener: str = CLIENTS) -> Address:
         """Return where a broker really listens."""
-        return (HOST, self._addresses[node].ports[listener])
+        return (self.options.host(node).address, self._addresses[node].ports[listener])
 
     def bootstrap(self, listener: str = CLIENTS) -> str:
         """Return `host:port,...` of all brokers' real addresses, as Kafka's clients want it."""
@@ -153,7 +153,11 @@ class Cluster:
                 raise ClusterError(f"broker {node} could not be formatted\n{self.log(node)}")
 
     def _launch(self, node: int) -> None:
-        command = [*_java_command(self._kafka[node], *self.options.jvm_options), "kafka.Kafka"]
+        command = [
+            *self.options.host(node).command,
+            *_java_command(self._kafka[node], *self.options.jvm_options),
+            "kafka.Kafka",
+        ]
         properties = str(self.directory / str(node) / "server.properties")
         self._running[node] = processes.start([*command, properties], log=self._log_path(node))
 
@@ -180,9 +184,10 @@ def _addresses(options: ClusterOptions) -> Iterator[NodeAddresses]:
                     f"listener {listener.name}: {len(given)} addresses for {options.nodes} brokers"
                 )
     for index in range(options.nodes):
+        host = options.host(index + 1).address
         own = {name: of_nodes[index] for name, of_nodes in ports.items()}
         advertised = {
-            listener.name: listener.advertised[index] if listener.advertised else (HOST, own[listener.name])
+            listener.name: listener.advertised[index] if listener.advertised else (host, own[listener.name])
             for listener in listeners
         }
         yield NodeAddresses(own, advertised)

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tests.cluster.jars import release
+from tests.cluster.ports import HOST
 from tests.cluster.readiness import Address
 
 CLIENTS: Final = "CLIENTS"
@@ -40,6 +41,18 @@ class Listener:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
+class Host(NamedTuple):
+    """Where a broker runs.
+
+    Args:
+        address: what it listens at.
+        command: the words that run a command there, as in a network namespace.
+    """
+
+    address: str = HOST
+    command: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
     """A KRaft cluster of `nodes` brokers, ids 1 to `nodes`, each also a controller.
@@ -48,15 +61,21 @@ class ClusterOptions:
 
     Args:
         kafka: the release of the brokers (`jars.RELEASES`).
+        hosts: one a broker, in the order of node ids; empty: all are on loopback.
     """
 
     nodes: int = 3
+    hosts: tuple[Host, ...] = ()
     listeners: tuple[Listener, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     format_arguments: tuple[str, ...] = ()
     jvm_options: tuple[str, ...] = JVM_OPTIONS
     ready_seconds_max: float = 90.0
     kafka: str = field(default_factory=release)
+
+    def host(self, node: int) -> Host:
+        """Return where a broker runs."""
+        return self.hosts[node - 1] if self.hosts else Host()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +125,18 @@ def server_properties(
     controller_port = voters[node]
     protocols = {_CONTROLLER: "PLAINTEXT", CLIENTS: "PLAINTEXT"}
     protocols.update({listener.name: listener.protocol for listener in options.listeners})
-    listeners = [f"{name}://127.0.0.1:{port}" for name, port in addresses.ports.items()]
+    own = options.host(node).address
+    listeners = [f"{name}://{own}:{port}" for name, port in addresses.ports.items()]
     advertised = [f"{name}://{host}:{port}" for name, (host, port) in addresses.advertised.items()]
     settings = {
         "process.roles": "broker,controller",
         "node.id": str(node),
-        "controller.quorum.voters": ",".join(f"{voter}@127.0.0.1:{port}" for voter, port in voters.items()),
+        "controller.quorum.voters": ",".join(
+            f"{voter}@{options.host(voter).address}:{port}" for voter, port in voters.items()
+        ),
         "controller.listener.names": _CONTROLLER,
         "inter.broker.listener.name": CLIENTS,
-        "listeners": ",".join([*listeners, f"{_CONTROLLER}://127.0.0.1:{controller_port}"]),
+        "listeners": ",".join([*listeners, f"{_CONTROLLER}://{own}:{controller_port}"]),
         "advertised.listeners": ",".join(advertised),
         "listener.security.protocol.map": ",".join(":".join(pair) for pair in protocols.items()),
         "log.dirs": str(directory / "data"),

@@ -5,6 +5,7 @@ from pathlib import Path
 from tests.cluster.options import (
     CLIENTS,
     ClusterOptions,
+    Host,
     Listener,
     NodeAddresses,
     defaults,
@@ -30,6 +31,16 @@ def test_listener_advertises_where_clients_shall_go() -> None:
     )
     assert properties["advertised.listeners"] == "CLIENTS://127.0.0.1:21001,SIDECAR://127.0.0.1:22001"
     assert properties["controller.quorum.voters"] == "1@127.0.0.1:21091,2@127.0.0.1:21092"
+
+
+def test_broker_listens_at_its_host_and_finds_the_others_at_theirs() -> None:
+    hosts = (Host("198.18.0.11"), Host("198.18.0.12"))
+    properties = _properties(ClusterOptions(nodes=2, hosts=hosts))
+
+    assert properties["listeners"] == (
+        "CLIENTS://198.18.0.11:21001,SIDECAR://198.18.0.11:21011,CONTROLLER://198.18.0.11:21091"
+    )
+    assert properties["controller.quorum.voters"] == "1@198.18.0.11:21091,2@198.18.0.12:21092"
 
 
 def test_listener_speaks_what_it_is_told_to() -> None:
