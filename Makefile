@@ -266,7 +266,7 @@ fleet: jars ## One quota over members and workers: exactness, faults, cost, quot
 	@$(BIN)/python -m tests.bench.fleet $(ARGS)
 
 .PHONY: capacity
-capacity: jars ## A capacity that clients share, on real brokers, with faults; writes docs/benchmarks.md; 5 minutes
+capacity: jars ## A capacity that clients share, on real brokers, with faults, and a reassignment (root, iproute2); writes docs/benchmarks.md; 15 minutes
 	@$(BIN)/python -m tests.bench.capacity $(ARGS)
 
 .PHONY: simulate

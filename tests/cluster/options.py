@@ -60,8 +60,8 @@ class ClusterOptions:
     Brokers reach each other, and tests reach them directly, on the listener CLIENTS.
 
     Args:
-        kafka: the release of the brokers (`jars.RELEASES`).
         hosts: one a broker, in the order of node ids; empty: all are on loopback.
+        kafka: the release of the brokers (`jars.RELEASES`).
     """
 
     nodes: int = 3

@@ -1,9 +1,10 @@
 """`make capacity`: what one leaves, another uses, on real brokers.
 
-    python -m tests.bench.capacity [sharing] [faults]
+    python -m tests.bench.capacity [sharing] [faults] [reassignment]
 
 `sharing`: three clients that share a capacity, one of which stops and returns; one process, and 2 members with 2
-workers each. `faults`: what clients get while workers, members and the holder are killed or stopped. A whole part is
+workers each. `faults`: what clients get while workers, members and the holder are killed or stopped. `reassignment`:
+what a reassignment uses of what producers leave, against fixed rates; it needs root and iproute2. A whole part is
 written into docs/benchmarks.md, a smaller choice only with `--write`. What it costs: `make price ARGS="--capacity
 after"`; attacks: `make hostile ARGS="--only borrowing"`.
 """
@@ -15,14 +16,19 @@ from typing import Final
 from rich.console import Console
 
 from tests.bench import machine, report
-from tests.bench.capacity import faults, sharing
+from tests.bench.capacity import faults, reassignment, sharing
 from tests.bench.fleet.shapes import Shape
 from tests.bench.options import DOCUMENT, check_known
 
-_PARTS: Final = {"sharing": "one broker, one replica", "faults": "three brokers"}
+_PARTS: Final = {
+    "sharing": "one broker, one replica",
+    "faults": "three brokers",
+    "reassignment": "three brokers with a network card each",
+}
 _SHAPES: Final = ",".join(f"{each.members}x{each.workers}" for each in sharing.SHAPES)
 _FAULTS: Final = ",".join(fault.name for fault in faults.FAULTS)
 _PICTURE: Final = DOCUMENT.with_name("capacity.svg")
+_MOVED_PICTURE: Final = DOCUMENT.with_name("capacity-reassignment.svg")
 
 
 def main(console: Console) -> bool:
@@ -38,8 +44,7 @@ def main(console: Console) -> bool:
     passed = True
     for part in given.parts or _PARTS:
         console.rule(part, align="left")
-        play = _play_sharing if part == "sharing" else _play_faults
-        passed &= play(given, console)
+        passed &= _PLAYS[part](given, console)
     return passed
 
 
@@ -58,6 +63,19 @@ def _play_faults(given: argparse.Namespace, console: Console) -> bool:
     played = faults.play([one for one in faults.FAULTS if one.name in names], console)
     block = _block("faults", given, whole=given.faults == _FAULTS)
     return report.publish(console, machine.describe(_PARTS["faults"]), faults.report(played), block)
+
+
+def _play_reassignment(given: argparse.Namespace, console: Console) -> bool:
+    found = reassignment.play(console)
+    reassignment.draw(found, _MOVED_PICTURE)
+    extra = f"\n![What the reassignment has in each second beside the producers]({_MOVED_PICTURE.name})\n"
+    facts = machine.describe(_PARTS["reassignment"])
+    return report.publish(
+        console, facts, reassignment.report(found), _block("reassignment", given, whole=True), extra
+    )
+
+
+_PLAYS: Final = {"sharing": _play_sharing, "faults": _play_faults, "reassignment": _play_reassignment}
 
 
 def _block(part: str, given: argparse.Namespace, *, whole: bool) -> str:
