@@ -70,10 +70,6 @@ class VirtualSchedule:
         """Return the unused part of the burst, in ms; 0 if the burst is used up."""
         return max(0, int(now_ms + self._burst_ms - self._paid_ms))
 
-    def is_idle(self, now_ms: int) -> bool:
-        """Return whether all bytes that have passed are paid for, so that the burst is unused."""
-        return self._paid_ms <= now_ms
-
     @property
     def rate(self) -> float:
         """This process's share of the limit, with what is lent to it, in bytes/s."""

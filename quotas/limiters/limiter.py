@@ -84,8 +84,8 @@ class Borrowing(Lendable, Protocol):
     def rate(self) -> float:
         """The rate now, in bytes/s."""
 
-    def is_idle(self, now_ms: int) -> bool:
-        """Return whether all bytes that have passed are paid for, so that the burst is unused."""
+    def unpaid_bytes(self, now_ms: int) -> float:
+        """Return how many of the bytes that `used` counts are not paid for yet: 0 while the whole burst is unused."""
 
     def lend(self, share: float, now_ms: int, loan: float = 0.0) -> None:
         """Set the share of the limit, and the loan in bytes/s; credit and debt stay the same."""

@@ -100,6 +100,15 @@ class ScheduledLimiter(VirtualSchedule):
         """Return the bytes counted so far by all throttles while they were attached."""
         return sum(throttle.total for throttle in self.throttles) + self.uncounted
 
+    def unpaid_bytes(self, now_ms: int) -> float:
+        """Return how many of the bytes that `used` counts are not paid for yet.
+
+        It is 0 while the whole burst is unused, and below that while time pays for Fetches under way, whose bytes count
+        when they come.
+        """
+        charged = sum(flow.admitted for flow in self._fetches.flows)
+        return max(0.0, self._paid_ms - now_ms) * self._rate - charged
+
     def _under_way(self) -> tuple[Flow, ...]:
         return (*self._fetches.flows, *self._announcements.flows)
 

@@ -26,6 +26,7 @@ from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report, Wish, is_lo
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.parts import Parts
 from quotas.sharing.replication import ReplicationShares
+from quotas.sharing.uses import BACK_MS, Use
 
 # A connection counts as waiting for this time after the end of its mute or hold: it comes back a round trip later.
 WAITING_MS: Final = 1000
@@ -42,25 +43,6 @@ _WEIGHT_PART: Final = 8
 # class without its names the terms are not known (`capacities`).
 _KEY_CHARACTERS_MAX: Final = 2048
 _RENEWED_AT_ONCE: Final = 500  # two milliseconds' work
-# What a class uses is measured at least so far apart, and averaged over about the second time.
-_USE_MS: Final = 100
-_USE_MEAN_MS: Final = 500
-# So many throttles are added up in a measurement for each ms between two: some 1 % of the time.
-_THROTTLES_A_MS: Final = 50
-# A class that has had an unused burst in this time has enough on average, though its connections wait: for their turns
-# in what it sends at once.
-_ENOUGH_MS: Final = 1000
-# A class that has not enough wants so many times what it has, and this part of the capacity at least. It does not want
-# all: its connections may wait here for a share of its rate that other processes have.
-_MORE: Final = 2.0
-_MORE_MIN: Final = 0.01
-# A connection of a class that shares a capacity counts as waiting for so long after its mute: others can use the rate.
-_BACK_MS: Final = 300
-# What a class without waiting connections may use beyond what it uses now, so that it can grow.
-_GROWTH: Final = 1.05
-# A demand that differs by less than this part is not worth a message; a smaller part of a capacity is none.
-_DEMAND_PART: Final = 0.03
-_DEMAND_MIN: Final = 1e-5
 # By how much the sum of the rates promised here has to change before all limiters take their shares again.
 _PROMISED_STEP: Final = 1.25
 
@@ -126,26 +108,51 @@ def _text(name: object) -> str | None:
 class _Named:
     """A key with a demand: its limiter, and the connections that wait."""
 
-    __slots__ = ("key", "limiter", "rate", "sample", "since_ms", "waited_ms", "waiting", "weight")
+    __slots__ = (
+        "key",
+        "limiter",
+        "rate",
+        "returning",
+        "sample",
+        "since_ms",
+        "waited_ms",
+        "waiting",
+        "weight",
+    )
 
     def __init__(self, key: str, limiter: Lendable, now_ms: int) -> None:
         self.key = key
         self.limiter = limiter
         self.since_ms = self.waited_ms = now_ms
         self.waiting: dict[object, int] = {}  # connections, and when each comes back
+        self.returning: dict[object, int] = {}  # those of them that are known to have more to send
         self.weight = 1
         self.sample = (now_ms, limiter.used())
         self.rate = 0.0  # bytes/s
 
-    def waiting_since(self, ms: int) -> int:
-        """Return the number of connections whose mutes or holds end at a time or later."""
-        return sum(until_ms >= ms for until_ms in self.waiting.values())
+    def waits(self, waiting: object, until_ms: int, now_ms: int, *, held: bool) -> None:
+        """Register that a connection waits.
+
+        A connection that is muted after its request may have nothing more to send. It has if it is held, or was back
+        soon after its last mute.
+        """
+        before_ms = self.waiting.get(waiting)
+        if held or (before_ms is not None and now_ms <= before_ms + BACK_MS):
+            self.returning[waiting] = until_ms
+        self.waiting[waiting] = until_ms
+
+    def returning_since(self, ms: int) -> int:
+        """Return the number of connections with more to send whose mutes or holds end at a time or later."""
+        for one in [one for one, until_ms in self.returning.items() if until_ms < ms]:
+            del self.returning[one]
+        return len(self.returning)
 
     def wish(self, now_ms: int) -> Wish:
         """Return the demand; its weight stays the last one unless the number of connections has changed much."""
         since_ms = now_ms - WAITING_MS
         for one in [one for one, until_ms in self.waiting.items() if until_ms < since_ms]:
             del self.waiting[one]
+            self.returning.pop(one, None)
         began_ms, began = self.sample
         if now_ms - began_ms >= _RATE_MS:
             total = self.limiter.used()
@@ -156,102 +163,6 @@ class _Named:
             self.weight = max(1, waiting)
         wanted = 1.0 if waiting else min(1.0, round(_HEADROOM * self.rate / self.limiter.limit, 2))
         return Wish(wanted, self.weight)
-
-
-class _Use:
-    """What the class of one limiter uses of its capacity, and its demand there.
-
-    Attributes:
-        key: of its loans.
-        capacity: bytes/s.
-        named: whether an entry is about exactly this class.
-        promised: the limit of all processes together, in bytes/s.
-        rate: bytes/s that pass, averaged.
-        predicted: connections that would wait if quotas were enforced, and until when.
-        wish: the demand that was reported last; None for none.
-    """
-
-    __slots__ = (
-        "_enough_ms",
-        "_sample",
-        "capacity",
-        "key",
-        "limiter",
-        "named",
-        "predicted",
-        "promised",
-        "rate",
-        "wish",
-    )
-
-    def __init__(self, key: str, limiter: Borrowing, capacity: float, named: bool, now_ms: int) -> None:
-        self.key = key
-        self.limiter = limiter
-        self.capacity = capacity
-        self.named = named
-        self.promised = limiter.limit
-        self.rate = 0.0
-        self.predicted: dict[object, int] = {}
-        self.wish: Wish | None = None
-        self._sample = now_ms, limiter.used()
-        self._enough_ms = now_ms - _ENOUGH_MS  # when its burst was last unused
-
-    @property
-    def standby(self) -> float:
-        """The rate in bytes/s that it has without a demand, and that is shrunk then: names are without a bound."""
-        return 0.0 if self.named else self.promised
-
-    def measured(self, now_ms: int) -> bool:
-        """Whether it was measured a moment ago."""
-        return now_ms < self._sample[0] + _USE_MS
-
-    def costly(self, now_ms: int) -> bool:
-        """Whether it has so many throttles that to measure it now would take too much of the time."""
-        return now_ms < self._sample[0] + len(self.limiter.throttles) // _THROTTLES_A_MS
-
-    def would_wait_since(self, ms: int) -> int:
-        """Return the number of connections that would wait at a time or later, and forget the others."""
-        for one in [one for one, until_ms in self.predicted.items() if until_ms < ms]:
-            del self.predicted[one]
-        return len(self.predicted)
-
-    def renew(self, waiting: int, share: float, now_ms: int) -> bool:
-        """Measure what passes, and set the demand anew; returns whether it has changed.
-
-        Args:
-            waiting: how many connections wait.
-            share: the share of its limit that the process has without a loan.
-        """
-        began_ms, began = self._sample
-        total = self.limiter.used()
-        elapsed_ms = now_ms - began_ms
-        self._sample = now_ms, total
-        part = min(1.0, elapsed_ms / _USE_MEAN_MS)
-        self.rate += part * (max(0.0, total - began) * 1000 / elapsed_ms - self.rate)
-        if self.limiter.is_idle(now_ms):
-            self._enough_ms = now_ms
-        own = self.limiter.limit * share
-        wanted = self.rate / self.capacity
-        if waiting and now_ms >= self._enough_ms + _ENOUGH_MS:
-            wanted = max(_MORE_MIN, _MORE * max(wanted, self.limiter.rate / self.capacity))
-        elif waiting:
-            wanted = max(wanted * _GROWTH, own / self.capacity)
-        elif self.rate > own:
-            wanted *= _GROWTH
-        wish = Wish(min(1.0, wanted), max(1, waiting)) if wanted > _DEMAND_MIN else None
-        if not self._differs(wish):
-            return False
-        self.wish = wish
-        return True
-
-    def _differs(self, wish: Wish | None) -> bool:
-        """Whether a demand differs from the reported one by enough for a message."""
-        before = self.wish
-        if before is None or wish is None:
-            return before is not wish
-        return abs(wish.wanted - before.wanted) > _DEMAND_PART * before.wanted or abs(
-            wish.weight - before.weight
-        ) >= max(1, before.weight // _WEIGHT_PART)
 
 
 class Budgets:
@@ -275,7 +186,7 @@ class Budgets:
         self._named: dict[Lendable, _Named] = {}  # in the order in which their demands were computed
         self._wishes: dict[str, Wish] = {}
         # Of classes that share a capacity, in the order of their measurement.
-        self._uses: dict[Lendable, _Use] = {}
+        self._uses: dict[Lendable, Use] = {}
         self._promised: dict[tuple[str, int], float] = {}  # bytes/s in sum, by quota key and broker
         # The part of its rate that a class without a demand has, if no entry names it.
         self._standby: dict[tuple[str, int], float] = {}
@@ -294,7 +205,11 @@ class Budgets:
         In a class that shares a capacity it has no burst: further names would be further bursts.
         """
         self.lend(limiter, limiter_key, now_ms)
-        limiter.begin_empty(now_ms if limiter in self._uses else self._began_ms, now_ms)
+        use = self._uses.get(limiter)
+        if use is None:
+            limiter.begin_empty(self._began_ms, now_ms)
+        else:
+            use.begin_empty(now_ms)
 
     def lend(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
         """Set a limiter's share to the current one, after all shares or quotas have changed."""
@@ -325,7 +240,7 @@ class Budgets:
             if limiter in self._uses:
                 self._join(limiter, limiter.limiter_key, key, 0.0, 0)
 
-    def _set(self, limiter: Lendable, key: str, use: _Use | None, now_ms: int) -> None:
+    def _set(self, limiter: Lendable, key: str, use: Use | None, now_ms: int) -> None:
         """Set a limiter's share, and its loan."""
         lessee = self._lessee
         share = lessee.share(key, now_ms)
@@ -335,11 +250,11 @@ class Budgets:
         if not use.named and not lessee.has(key):
             assert limiter.limiter_key is not None, "a limiter of a class has a key"
             share *= self._standby.get(_place(limiter.limiter_key), 1.0)
-        use.limiter.lend(share, now_ms, use.capacity * lessee.share(use.key, now_ms))
+        use.lend(share, use.capacity * lessee.share(use.key, now_ms), now_ms)
 
     def _join(
         self, limiter: Lendable, limiter_key: LimiterKey, key: str, capacity: float, now_ms: int
-    ) -> _Use | None:
+    ) -> Use | None:
         """Register that a limiter's class shares a capacity in bytes/s; 0: it shares none any more."""
         before = self._uses.pop(limiter, None)
         if before is not None:
@@ -348,7 +263,7 @@ class Budgets:
         if capacity:
             borrowing = cast(Borrowing, limiter)
             named = self._owner.names(limiter_key)
-            use = self._uses[limiter] = _Use(loan_key(key), borrowing, capacity, named, now_ms)
+            use = self._uses[limiter] = Use(loan_key(key), borrowing, capacity, named, now_ms)
         change = (0.0 if use is None else use.standby) - (0.0 if before is None else before.standby)
         self._promise(limiter_key, change, capacity or (0.0 if before is None else before.capacity))
         return use
@@ -390,7 +305,7 @@ class Budgets:
             ):
                 decision = replace(decision, throttle_ms=_UNSETTLED_MUTE_MS)
             until_ms = now_ms + decision.throttle_ms
-        named.waiting[waiting] = max(until_ms, now_ms)
+        named.waits(waiting, max(until_ms, now_ms), now_ms, held=decision.hold_until_ms > 0)
         return decision
 
     def would_wait(self, limiter: Lendable, waiting: object, ms: int, now_ms: int) -> None:
@@ -496,8 +411,8 @@ class Budgets:
                 continue
             named = self._named.get(limiter)
             share = self._lessee.share(rate_key(use.key), now_ms)
-            waiting = use.would_wait_since(now_ms - _BACK_MS)
-            waiting += 0 if named is None else named.waiting_since(now_ms - _BACK_MS)
+            waiting = use.would_wait_since(now_ms - BACK_MS)
+            waiting += 0 if named is None else named.returning_since(now_ms - BACK_MS)
             if use.renew(waiting, share, now_ms):
                 if use.wish is None:
                     self._wishes.pop(use.key, None)

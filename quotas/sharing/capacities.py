@@ -4,9 +4,11 @@ The top lessor asks it which part of each key it may lease: the holder of a flee
 workers, or a process by itself. Two keys belong to a class in one direction (`lease_values`): the key of its rate, and
 its *loan key*, whose shares are parts of the capacity. The demand for a loan key is the whole demand of the class.
 
-    d  demand       what the class uses, or its ceiling while its connections wait
-    g  guaranteed   the smaller of d and its rate; together at most the capacity, else they shrink as the rates do
-    b  lent         what all g leave of the capacity, divided by weighted max-min fairness among the demands d - g
+    d  demand       what the class uses, or more while its connections wait (`uses`)
+    g  guaranteed   the smaller of d and its rate, at each process of its share of that; together at most the capacity,
+                    else they shrink as the rates do
+    b  lent         what all g leave of the capacity, divided by weighted max-min fairness among the demands d - g; and
+                    what is left then, among those with waiting connections
 
 Guaranteed rates come first, without asking: a class that returns has its rate at once. Until loans are lowered, the
 capacity is then exceeded by that rate at most. A loan is raised only by what no lessee may be using, and a lessee that
@@ -23,14 +25,15 @@ whatever is stated.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import add
 from typing import Final, NamedTuple, Protocol
 
 from quotas.definitions.classes import UNPROMISED_PART, Capacity, Terms, promised
 from quotas.definitions.entities import BucketKey
-from quotas.definitions.kinds import capacity_key
+from quotas.definitions.kinds import REPLICATION_KEYS, capacity_key
 from quotas.limiters.limiter import ALL_BROKERS
 from quotas.sharing.budgets import limiter_key_of
-from quotas.sharing.lease_values import Wish, factor_key, is_loan, quota_key_of, rate_key
+from quotas.sharing.lease_values import Wish, factor_key, is_loan, loan_key, quota_key_of, rate_key
 
 # Between two divisions of one capacity; and the parts of it that a loan must change by to be worth a message.
 LEND_MS: Final = 50
@@ -107,6 +110,9 @@ class Leases(Protocol):
     def used(self, key: str) -> float:
         """Return the largest share of a key that all lessees together may be using."""
 
+    def met(self, key: str, rate: float, capacity: float) -> float:
+        """Return how much of the demands for a loan key lessees may use of their shares of the rate, in bytes/s."""
+
     def resized(self, key: str) -> None:
         """Register that a key's capacity has changed."""
 
@@ -166,6 +172,9 @@ class _Class:
         quota_key: of its rate.
         bucket: None if its name is too long to be in a key; then it borrows nothing.
         promised: the rate that it has at any time, in bytes/s; a small one where none is promised.
+        waits: whether connections wait for more than its processes have of its rate.
+        lent: what it has beyond its rate, of what it wants.
+        loan: the same with what it may have in addition, since nothing else wants it.
     """
 
     key: str
@@ -175,8 +184,15 @@ class _Class:
     terms: Terms
     promised: float
     demand: float = 0.0
+    waits: bool = False
     rate: float = 0.0
     lent: float = 0.0
+    loan: float = 0.0
+
+    @property
+    def most(self) -> float:
+        """The rate in bytes/s up to which it may borrow."""
+        return max(self.terms.ceiling, self.promised)
 
 
 @dataclass(slots=True, eq=False)
@@ -252,7 +268,7 @@ class Capacities:
         """Divide the capacities again whose demands have changed.
 
         Args:
-            changed: the keys whose demand has changed since the last call.
+            changed: the keys whose demand or shares have changed since the last call.
         """
         quotas = self._quotas()
         if self._read[0] is not quotas or self._read[1] != quotas.revision:
@@ -262,6 +278,8 @@ class Capacities:
         for key in changed:
             if is_loan(key):
                 self._learn(key, quotas)
+            elif self._pools and (place := self._places.get(loan_key(key))) is not None:
+                self._pools[place].due = True
         for place, pool in list(self._pools.items()):
             gap_ms = LEND_MS if len(pool.classes) < _MANY else _MANY_MS
             if pool.due and now_ms >= pool.divided_ms + gap_ms:
@@ -372,17 +390,28 @@ class Capacities:
                 self._forget(pool, one, leases)
             elif one.terms.exempt:
                 exempt += one.demand
-                one.rate, one.lent = one.demand, 0.0
+                one.rate, one.lent, one.loan = one.demand, 0.0, 0.0
                 self._set(one.key, 0.0, 0.0, leases)
                 self._shrink(one, 1.0, leases)
             else:
-                one.demand = min(one.demand, max(one.terms.ceiling, one.promised))
+                one.demand = min(one.demand, one.most)
+                one.waits = wish is not None and wish.weight > 0 and one.quota_key not in REPLICATION_KEYS
                 classes.append(one)
         left = self._guarantee(pool, classes, max(0.0, pool.rate - exempt), leases)
         wanted = [one.demand - one.rate for one in classes]
-        loans = fill(wanted, [one.terms.weight for one in classes], left)
-        self._lend(pool, classes, loans, left, leases)
+        weights = [one.terms.weight for one in classes]
+        loans = fill(wanted, weights, left)
         pool.left = max(0.0, left - sum(loans))
+        if pool.left:
+            # Those with waiting connections may want more than they know.
+            more = [
+                one.most - one.rate - loan if one.waits and loan else 0.0
+                for one, loan in zip(classes, loans, strict=True)
+            ]
+            loans = list(map(add, loans, fill(more, weights, pool.left)))
+        self._lend(pool, classes, loans, left, leases)
+        for one, want in zip(classes, wanted, strict=True):
+            one.lent = min(want, one.loan)
 
     def _guarantee(self, pool: _Pool, classes: list[_Class], room: float, leases: Leases) -> float:
         """Set what each class has of its rate; returns what is left of the capacity."""
@@ -400,6 +429,10 @@ class Capacities:
             wanted = fill(wanted, rates, room)
             largest = max((had / rate for had, rate in zip(wanted, rates, strict=True)), default=1.0)
             pool.shrunk = max(largest, UNPROMISED_PART)  # where exempt classes use all of it
+        elif self._told is None:
+            # A share of a rate that is more than its process wants is lent, as a rate that is not wanted is.
+            met = (leases.met(one.key, rate, pool.rate) for one, rate in zip(classes, rates, strict=True))
+            wanted = [min(*both) for both in zip(wanted, met, strict=True)]
         for one, rate in zip(classes, wanted, strict=True):
             one.rate = rate
             self._shrink(one, pool.shrunk * (1.0 if one.terms.rate else pool.bare), leases)
@@ -417,10 +450,10 @@ class Capacities:
         pool.due = wanted > free + pool.rate * _RAISE_PART or exceeded
         for one, loan, now, more in zip(classes, loans, used, raised, strict=True):
             lent = now + more * scale if more else loan
-            change = lent - one.lent
+            change = lent - one.loan
             if not exceeded and -_LOWER_PART * pool.rate < change < _RAISE_PART * pool.rate and loan:
                 continue
-            one.lent = lent
+            one.loan = lent
             self._set(one.key, min(1.0, lent / pool.rate), 0.0, leases)
 
 

@@ -43,6 +43,7 @@ from quotas.sharing.lease_values import (
     Wish,
     is_factor,
     is_loan,
+    rate_key,
 )
 
 # ----------------------------------------------------------------------------------------------------
@@ -260,6 +261,7 @@ class _Lessee:
     Attributes:
         until_ms: the time at which it is taken for gone.
         loans_until_ms: the time at which its loans have ended unless it reports; 0 if they have.
+        unheard: its demands for loans, while these have ended.
         unacknowledged: the keys of each version that was sent and not acknowledged.
         changes: the shares to send with the next grants.
         enlisted: the number of the first roster that has it, and all since.
@@ -275,6 +277,7 @@ class _Lessee:
         "owed",
         "session",
         "unacknowledged",
+        "unheard",
         "until_ms",
         "version",
     )
@@ -286,6 +289,7 @@ class _Lessee:
         self.version = 0
         self.until_ms = 0
         self.loans_until_ms = 0
+        self.unheard: dict[str, Wish] = {}
         self.lessees_max = 1
         self.owed = False
         self.complete = False
@@ -331,6 +335,7 @@ class Lessor:
         self._postponed: set[str] = set()  # those that were changed while it learns
         self._idle: dict[str, int] = {}  # keys without a demand, and since when
         self._demands: set[str] = set()  # keys whose demand has changed since it was last asked for
+        self._moved: set[str] = set()  # keys of rates whose shares have changed since capacities were divided
         self._pinned: set[str] = set()
         self._factors: dict[str, float] = {}  # as told to all lessees
         self._sessions = 0
@@ -418,6 +423,22 @@ class Lessor:
         for lessee in self._lessees.values():
             lessee.changes |= changes
 
+    def met(self, key: str, rate: float, capacity: float) -> float:
+        """Return how much of the demands for a loan key lessees may use of their shares of the rate.
+
+        Args:
+            rate: of the class, in bytes/s.
+            capacity: in bytes/s.
+        """
+        loans, rates = self._keys.get(key), self._keys.get(rate_key(key), self._default)
+        if loans is None:
+            return 0.0
+        return sum(
+            min(part.wish.wanted * capacity, rates.upper(lessee) * rate)
+            for lessee, part in loans.parts.items()
+            if part.wish is not None
+        )
+
     def configure(self, terms: LeaseTerms) -> None:
         """Change the terms of leases; the next grants adapt the shares to them."""
         self.terms = terms
@@ -446,7 +467,9 @@ class Lessor:
             lessee.lessees_max = report.lessees_max
             self._even = False
         self._acknowledge(report.lessee, lessee, report.applied)
-        for key, wish in report.wishes.items():
+        wishes: dict[str, Wish | None] = {**lessee.unheard, **report.wishes}
+        lessee.unheard = {}
+        for key, wish in wishes.items():
             self._wish(report.lessee, key, wish)
 
     def leave(self, lessee: LesseeId) -> None:
@@ -502,7 +525,8 @@ class Lessor:
             self._reduce()
         else:
             if isinstance(self._capacity, Capacities):
-                self._capacity.lend(self, self.changed_demands(), now_ms)
+                moved, self._moved = self._moved, set()
+                self._capacity.lend(self, self.changed_demands() | moved, now_ms)
             self._divide(now_ms)
         length_ms = self.terms.lease_ms if lease_ms is None else min(lease_ms, self.terms.lease_ms)
         most = self._lessees_max
@@ -549,6 +573,7 @@ class Lessor:
         self._sessions += 1
         lessee.session, lessee.version, lessee.complete = self._sessions, 0, True
         lessee.unacknowledged.clear()
+        lessee.unheard.clear()
         held = report.held
         default = held.get(DEFAULT_KEY, self.terms.equal)
         self._default.parts[name], self._nothing.parts[name] = Part(default), Part(0.0)
@@ -612,6 +637,7 @@ class Lessor:
                 elif key in self._keys:
                     self._keys[key].acknowledge(name, version)
                     self._changed.add(key)
+                    self._move(key)
 
     def _wish(self, name: LesseeId, key: str, wish: Wish | None) -> None:
         if key == DEFAULT_KEY:
@@ -641,14 +667,24 @@ class Lessor:
         for name, lessee in self._lessees.items():
             if 0 < lessee.loans_until_ms <= known_ms:
                 lessee.loans_until_ms = 0
-                self._end_loans(name)
+                self._end_loans(name, lessee)
 
-    def _end_loans(self, name: LesseeId) -> None:
-        """Take back the loans of a lessee that is not heard: it uses none until it takes grants, which then say so."""
+    def _end_loans(self, name: LesseeId, lessee: _Lessee) -> None:
+        """Take back the loans of a lessee that is not heard: it uses none until it takes grants, which then say so.
+
+        Its demands for loans count again when it is heard: they are not reported anew, unless they have changed.
+        """
         for key, shares in self._keys.items():
-            if is_loan(key) and shares.upper(name):
+            if not is_loan(key):
+                continue
+            part = shares.parts[name]
+            if part.wish is not None:
+                lessee.unheard[key], part.wish = part.wish, None
+                self._demands.add(key)
+                self._changed.add(key)
+            if shares.upper(name):
                 self._send(key, [(name, 0.0)])
-                shares.parts[name].share = 0.0
+                part.share = 0.0
                 self._changed.add(key)
 
     def _known_ms(self, now_ms: int) -> float:
@@ -665,7 +701,7 @@ class Lessor:
                 self._idle.pop(key, None)
             else:
                 self._idle.setdefault(key, now_ms)
-            lent = capacity * (1 - self.terms.never_lent)
+            lent = capacity * (1 - self._never_lent(key))
             if now_ms < self._idle.get(key, now_ms) + IDLE_MS or shares.used() > lent:
                 self._redistribute(key, capacity)
         self._release(now_ms)
@@ -695,7 +731,11 @@ class Lessor:
     def _redistribute(self, key: str, capacity: float) -> None:
         """Divide a key among the lessees by their demands; of a loan nothing is left to those without one."""
         least = 0.0 if is_loan(key) else self.terms.least * capacity
-        self._send(key, self._keys[key].divide(capacity * (1 - self.terms.never_lent), least))
+        self._send(key, self._keys[key].divide(capacity * (1 - self._never_lent(key)), least))
+
+    def _never_lent(self, key: str) -> float:
+        """Return the share of a key that is not leased: new processes use it of each rate, and borrow nothing."""
+        return 0.0 if is_loan(key) else self.terms.never_lent
 
     def _equalize(self) -> None:
         """Give all lessees the same default share; before it is raised, keys that follow it get shares of their own."""
@@ -729,7 +769,14 @@ class Lessor:
     def _send(self, key: str, changes: list[Change]) -> None:
         """Put changes into the next grants; from now on the lessees may be using them."""
         shares = self._default if key == DEFAULT_KEY else self._keys[key]
+        if changes:
+            self._move(key)
         for name, share in changes:
             lessee, part = self._lessees[name], shares.parts[name]
             lessee.changes[key] = share
             part.sent, part.version = share, lessee.version + 1
+
+    def _move(self, key: str) -> None:
+        """Register that shares of a key change: what is guaranteed of a capacity depends on those of a rate (`met`)."""
+        if isinstance(self._capacity, Capacities) and not is_loan(key):
+            self._moved.add(key)

@@ -40,11 +40,16 @@ class Stated:
 
 
 class Leases:
-    """A lessor whose lessees use what they are lent, or what the test says."""
+    """A lessor whose lessees use what they are lent, or what the test says.
+
+    Attributes:
+        rates: by loan key, the part of its rate that a class has where there is a demand.
+    """
 
     def __init__(self) -> None:
         self.demands: dict[str, float] = {}
         self.in_use: dict[str, float] = {}
+        self.rates: dict[str, float] = {}
         self.changed: list[str] = []
         self.keys: list[str] = []
         self.told: dict[str, float] = {}
@@ -57,6 +62,9 @@ class Leases:
 
     def used(self, key: str) -> float:
         return self.in_use.get(key, 0.0)
+
+    def met(self, key: str, rate: float, capacity: float) -> float:
+        return min(self.demands.get(key, 0.0) * capacity, self.rates.get(key, 1.0) * rate)
 
     def resized(self, key: str) -> None:
         self.changed.append(key)
@@ -109,6 +117,17 @@ def test_what_a_class_does_not_use_of_its_rate_is_lent() -> None:
     world.want(a=1, b=8, c=8)
     # 8 - (1 + 2 + 1) = 4 MB/s by weights 1 and 2.
     assert [world.lent(name) for name in "abc"] == pytest.approx([0, 4 / 3, 8 / 3])
+
+
+def test_what_a_class_cannot_use_of_its_rate_where_it_has_a_demand_is_lent() -> None:
+    world = World(ALL)
+    world.leases.rates[loan_of("a")] = 0.25
+    world.want(a=8, b=8, c=8)
+    # 8 - (1 + 2 + 1) = 4 MB/s by weights 1, 1 and 2.
+    assert [world.lent(name) for name in "abc"] == pytest.approx([1, 1, 2])
+    world.leases.rates[loan_of("a")] = 1.0
+    world.lend({rate_of("a")})
+    assert [world.lent(name) for name in "abc"] == pytest.approx([0.25, 0.25, 0.5])
 
 
 def test_a_loan_ends_at_the_ceiling_and_the_rest_goes_to_others() -> None:
@@ -314,8 +333,8 @@ def test_a_capacity_of_the_cluster_becomes_one_of_each_broker() -> None:
     world.quotas.stated = Capacity(RATE, cluster=False)
     world.quotas.revision += 1
     world.lend()
-    # 6 MB/s wanted at each, of which 4 are promised.
-    assert [world.capacities(loan_of("a", broker)) * RATE for broker in (1, 2)] == pytest.approx([2e6, 2e6])
+    # 6 MB/s are wanted at each, of which 4 are promised, and no one else wants the rest.
+    assert [world.capacities(loan_of("a", broker)) * RATE for broker in (1, 2)] == pytest.approx([4e6, 4e6])
 
 
 SHRINK = factor_key(PRODUCE, ALL_BROKERS, promised=True)

@@ -120,16 +120,21 @@ def test_loans_of_a_lessee_that_is_not_heard_are_lent_to_others_after_a_second_a
     a, b = LesseeId("a", 1), LesseeId("b", 1)
     holder.report(report(a, 0, 1, 0, {LOAN: WAITS}), 0)
     granted = dict(holder.grants(0))[a].shares[LOAN]
-    # 8 MB/s less the class's own 2 MB/s, of which half a percent is never leased.
-    assert granted == pytest.approx(6 / 8 * 0.995)
+    # 8 MB/s less what it has of its own 2 MB/s: at first the least share, then an equal one.
+    assert granted == pytest.approx(1 - TERMS.least * 2 / 8)
     holder.report(report(b, 0, 1, 0, {LOAN: WAITS}), 100)
     until_ms = LOAN_MS + TERMS.slack_ms
     assert not dict(holder.grants(until_ms - 1)).get(b, _NOTHING).shares.get(LOAN)
     holder.report(report(b, 2, 2, 1, {}), until_ms)
     found = dict(holder.grants(until_ms))
-    # Half of it: the other's demand is still known.
-    assert found[b].shares[LOAN] == pytest.approx(6 / 8 * 0.995 / 2, rel=0.01)
-    assert holder.used(LOAN) <= 6 / 8
+    own = TERMS.equal * 0.995 * 2 / 8
+    assert found[b].shares[LOAN] == pytest.approx(1 - own, rel=0.001)
+    # When it is heard again it has its part, though it reports no demand anew.
+    holder.report(report(a, 1, 2, 1, {}), until_ms + 100)
+    holder.report(report(b, 2, 3, 2, {}), until_ms + 100)
+    lowered = dict(holder.grants(until_ms + 100))[b].shares[LOAN]
+    assert lowered == pytest.approx((1 - 2 * own) / 2, rel=0.001)
+    assert holder.used(LOAN) <= 1
 
 
 _NOTHING = Grants(1, 1, 1, 1, 1, {}, False, 4)
@@ -166,7 +171,7 @@ def test_a_member_lends_on_what_it_has_borrowed_and_takes_it_back_when_it_is_not
     assert member.take(Grants(1, 1, 1, number, 15_000, {DEFAULT_KEY: 0.25, LOAN: 0.5}, True, 4), 0)
     worker.wish({LOAN: WAITS})
     exchange(0)
-    assert worker.share(LOAN, 0) == pytest.approx(0.5 * 0.995)
+    assert worker.share(LOAN, 0) == pytest.approx(0.5)
     exchange(LOAN_MS)
     assert worker.share(LOAN, LOAN_MS) == 0.0
 
