@@ -23,7 +23,7 @@ from itertools import islice
 from sys import getsizeof
 from typing import Final
 
-from quotas.definitions.classes import UNPROMISED, Capacity, Terms, promised
+from quotas.definitions.classes import NEWCOMERS, Capacity, Terms, promised
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import BucketKey
 from quotas.definitions.kinds import BY_KEY, CATCH_UP, CLIENT_KEYS, FETCH, MUTATION, PRODUCE, REQUEST, TOPIC
@@ -79,6 +79,8 @@ class Engine:
         self._limiters: dict[LimiterKey, Limiter] = {}
         # Names whose first bytes another class pays for, and what each had counted before these.
         self._newcomers: dict[Throttle, int] = {}
+        # The bytes that new names' own limiters have to pay for, and the limiter that was charged with them first.
+        self._first_bytes: dict[ScheduledLimiter, tuple[ScheduledLimiter, int]] = {}
         self._names_bytes = 0  # of users and client ids
         self._now_ms = 0  # when clients were last looked at
         self.mutations = MutationQuotas(self)
@@ -254,9 +256,10 @@ class Engine:
     ) -> Limiter:
         """Return the limiter of a client's class.
 
-        What a new name below a default sends first counts against the class without a promise, and then against its
-        own: otherwise each new name would be another request that passes at once, whatever is left of the capacity.
-        Names that are exempt have nothing to wait for.
+        What a new name below a default sends first counts against the class of newcomers: otherwise each new name would
+        be another request that passes at once, whatever is left of the capacity. It counts against its own when the
+        name sends more; once that has paid for it, the newcomers have it back (`admit_newcomers`). Names that are
+        exempt have nothing to wait for.
 
         Args:
             counted: what the throttle had counted when it became a newcomer, if it is one.
@@ -269,12 +272,15 @@ class Engine:
         charged = throttle.total - counted
         if new and charged <= 0:
             self._newcomers[throttle] = counted
-            bucket = UNPROMISED
+            bucket = NEWCOMERS
             terms = self.definitions.terms(key, bucket)
         found = self._limiter((key, bucket, broker), promised(terms, capacity), terms, now_ms)
         if new and charged > 0 and isinstance(found, ScheduledLimiter):
             found.use_up_burst(now_ms)
             found.delivered(charged, now_ms)
+            newcomers = self._limiters.get((key, NEWCOMERS, broker))
+            if isinstance(newcomers, ScheduledLimiter):
+                self._first_bytes[found] = newcomers, charged
         return found
 
     def _limiter(self, limiter_key: LimiterKey, rate: float, terms: Terms | None, now_ms: int) -> Limiter:
@@ -285,8 +291,17 @@ class Engine:
             self._limiters[limiter_key] = found
         return found
 
-    def admit_newcomers(self) -> None:
-        """Give new names that have sent something a limiter of their own, from their next use on."""
+    def admit_newcomers(self, now_ms: int) -> None:
+        """Give new names that have sent something a limiter of their own, from their next use on.
+
+        What such limiters have paid for is given back to the newcomers.
+        """
+        for own, (newcomers, size) in list(islice(self._first_bytes.items(), NEWCOMERS_AT_ONCE)):
+            del self._first_bytes[own]
+            if own.used() + own.credit_bytes(now_ms) < 0:  # some of its debt of then is left
+                self._first_bytes[own] = newcomers, size
+            else:
+                newcomers.pay(size, now_ms)
         for throttle, counted in list(islice(self._newcomers.items(), NEWCOMERS_AT_ONCE)):
             if throttle.total > counted:
                 throttle.attach_again()
@@ -298,10 +313,13 @@ class Engine:
         limiter.throttles.discard(throttle)
         limiter.uncounted += throttle.total
         limiter_key = limiter.limiter_key
-        if limiter_key is not None and limiter_key[1] == UNPROMISED:  # else it has just become a newcomer
+        if limiter_key is not None and limiter_key[1] == NEWCOMERS:
             self._newcomers.pop(throttle, None)
+            return  # the limiter stays: another one would begin with another burst
         if not limiter.throttles and limiter_key is not None and self._limiters.get(limiter_key) is limiter:
             del self._limiters[limiter_key]
+            if isinstance(limiter, ScheduledLimiter):
+                self._first_bytes.pop(limiter, None)
             if self.budgets is not None:
                 self.budgets.end(limiter)
 

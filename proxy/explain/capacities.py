@@ -19,7 +19,7 @@ from proxy.events.kinds import (
 from proxy.explain.documents import CAPACITIES_MAX, CLASSES_MAX, CapacityRow, ClassRow, Level
 from proxy.explain.parts import QUARTER, Windows
 from quotas.definitions.alterations import text_of
-from quotas.definitions.classes import REPLICATION_BUCKET, UNPROMISED
+from quotas.definitions.classes import NEWCOMERS, REPLICATION_BUCKET, UNPROMISED
 from quotas.definitions.entities import BucketKey, Entity
 from quotas.definitions.kinds import FOLLOWER_RATE, FOLLOWER_UNTHROTTLED, LEADER_RATE, LEADER_UNTHROTTLED
 from quotas.sharing.capacities import CapacityState, ClassState
@@ -66,6 +66,8 @@ def class_text(bucket: BucketKey | None, quota_key: str = "") -> str:
         return "a class with a long name"
     if bucket == UNPROMISED:
         return UNPROMISED_TEXT
+    if bucket == NEWCOMERS:
+        return "new names below a default"
     return text_of(Entity(bucket.user, bucket.client_id, group=bucket.group))
 
 

@@ -14,6 +14,11 @@ from quotas.definitions.kinds import FOLLOWER_RATE, FOLLOWER_UNTHROTTLED, LEADER
 UNPROMISED_PART: Final = 0.03
 # The class of all clients that no entry promises anything. One class, or each new name would be another part.
 UNPROMISED: Final = BucketKey(None, None, "")
+# The class of what new names below a default send first: they belong to no class of their own yet.
+NEWCOMERS: Final = BucketKey(None, None, "\0")
+# It may send so many seconds of its rate at once, so that many clients may begin together. Names that go on pay for
+# their first requests themselves; so this is what names that are used once may have at once, beyond the rate.
+NEWCOMERS_BURST_SECONDS: Final = 8.0
 # The bucket of replication, which is no client's; its quota key says which side of it.
 REPLICATION_BUCKET: Final = BucketKey(None, None)
 # An idle class may send so many seconds of its rate at once, at most: it still counts as one with a demand for about so

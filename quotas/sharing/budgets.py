@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol, cast
 
-from quotas.definitions.classes import REPLICATION_BUCKET
+from quotas.definitions.classes import NEWCOMERS, REPLICATION_BUCKET
 from quotas.definitions.entities import BucketKey, code, entity_of
 from quotas.definitions.kinds import REPLICATION_KEYS, capacity_key
 from quotas.limiters.limiter import Borrowing, Decision, Lendable, LimiterKey
@@ -55,7 +55,7 @@ class Limiters(Protocol):
     def names(self, limiter_key: LimiterKey) -> bool:
         """Whether an entry is about exactly the clients of this limiter; names below a default are without a bound."""
 
-    def admit_newcomers(self) -> None:
+    def admit_newcomers(self, now_ms: int) -> None:
         """Give new names that have sent something a limiter of their own."""
 
     def capacity(self, limiter_key: LimiterKey) -> float:
@@ -202,14 +202,15 @@ class Budgets:
     def begin(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
         """Store a new limiter and set its share; its burst counts as used up when the process began.
 
-        In a class that shares a capacity it has no burst: further names would be further bursts.
+        In a class that shares a capacity it has no burst: further names would be further bursts. That of newcomers is
+        one for all.
         """
         self.lend(limiter, limiter_key, now_ms)
         use = self._uses.get(limiter)
         if use is None:
             limiter.begin_empty(self._began_ms, now_ms)
         else:
-            use.begin_empty(now_ms)
+            use.begin_empty(self._began_ms if limiter_key[1] == NEWCOMERS else now_ms, now_ms)
 
     def lend(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
         """Set a limiter's share to the current one, after all shares or quotas have changed."""
@@ -353,7 +354,7 @@ class Budgets:
             self._apply(now_ms)
         elif lessee.lapse(now_ms):
             self._owner.refresh(lessee.usable_until_ms)
-        self._owner.admit_newcomers()
+        self._owner.admit_newcomers(now_ms)
         self._renew(now_ms)
         self._measure(now_ms)
         lessee.wish(

@@ -10,7 +10,8 @@ A class *has enough* if no connection waits, or a part of what it was allowed is
 their turns in what is sent at once.
 
     has enough             its use, and a little more beyond its own rate, so that it can grow
-    has used all for 0.3 s at least its rate: it has begun to use it
+    has used all for 0.3 s at least its rate: it has begun to use it. A name below a default wants it as soon as a
+                           connection waits: many that begin together may be promised more than there is
     has not enough         more than it is allowed; the longer it lasts, the more. A few large requests that come
                            together are paid for before much is lent to them, which they would not use
 
@@ -134,10 +135,10 @@ class Use:
         self.limiter.lend(share, now_ms, loan)
         self._raised += self.limiter.unpaid_bytes(now_ms) - before
 
-    def begin_empty(self, now_ms: int) -> None:
-        """Begin without a burst: what time pays for until it is full is no use."""
+    def begin_empty(self, since_ms: int, now_ms: int) -> None:
+        """Begin without a burst at a time: what time pays for until it is full is no use."""
         before = self.limiter.unpaid_bytes(now_ms)
-        self.limiter.begin_empty(now_ms, now_ms)
+        self.limiter.begin_empty(since_ms, now_ms)
         self._raised += self.limiter.unpaid_bytes(now_ms) - before
 
     def renew(self, waiting: int, share: float, now_ms: int) -> bool:
@@ -198,9 +199,13 @@ class Use:
         if lasts_ms:
             more = 1 + min(1.0, lasts_ms / _DOUBLE_MS)
             return max(_MORE_MIN, more * max(wanted, self.limiter.rate / self.capacity))
-        if waiting and now_ms >= self._busy_ms + _BUSY_MS and wanted > own * _BEGUN_PART:
+        if waiting and (self._is_busy(wanted, own, now_ms) or not self.named):
             return max(wanted, own * _GROWTH)
         return wanted * _GROWTH if wanted > own else wanted
+
+    def _is_busy(self, wanted: float, own: float, now_ms: int) -> bool:
+        """Whether it has used all for a while: more than a burst that is refilled."""
+        return now_ms >= self._busy_ms + _BUSY_MS and wanted > own * _BEGUN_PART
 
     def _differs(self, wish: Wish | None) -> bool:
         """Whether a demand differs from the reported one by enough for a message."""

@@ -9,7 +9,7 @@ The arithmetic is in the limiters; holds and mutes are carried out by the channe
 from dataclasses import replace
 from typing import Protocol
 
-from quotas.definitions.classes import SHARED_BURST_SECONDS, Terms
+from quotas.definitions.classes import NEWCOMERS, NEWCOMERS_BURST_SECONDS, SHARED_BURST_SECONDS, Terms
 from quotas.definitions.kinds import Kind
 from quotas.limiters.announced import ARRIVAL_MS
 from quotas.limiters.exempt import ExemptLimiter
@@ -356,7 +356,10 @@ def limiter_in_force(
     kind: type[SampledLimiter | ScheduledLimiter]
     kind = SampledLimiter if options.policy == "kip13" else ExemptLimiter if exempt else ScheduledLimiter
     if terms is not None:
-        options = replace(options, burst_seconds=min(options.burst_seconds, SHARED_BURST_SECONDS))
+        burst_seconds = min(options.burst_seconds, SHARED_BURST_SECONDS)
+        if limiter_key[1] == NEWCOMERS:
+            burst_seconds = NEWCOMERS_BURST_SECONDS
+        options = replace(options, burst_seconds=burst_seconds)
     if limiter is None or type(limiter) is not kind:
         before = limiter
         limiter = kind(limit, options, now_ms)

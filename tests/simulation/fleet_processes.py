@@ -344,7 +344,7 @@ class Worker(Process):
         """Names are bounded."""
         return True
 
-    def admit_newcomers(self) -> None:
+    def admit_newcomers(self, now_ms: int) -> None:
         """There are none."""
 
     def capacity(self, limiter_key: LimiterKey) -> float:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from quotas.definitions.classes import NEWCOMERS_BURST_SECONDS, UNPROMISED_PART
 from tests.bench.process import module_process
 from tests.hostile import wire
 from tests.hostile.attacks.evasions import (
@@ -222,6 +223,14 @@ BORROWINGS: Final = (
         connections(_CONNECTIONS, always_new, asks_next),
         _UNPROMISED,
     ),
+    Borrowing(
+        "b-first",
+        "a new client id below a default for each request of 1 MB",
+        connections(_CONNECTIONS, always_new, asks_next),
+        _UNPROMISED,
+        # What all new names together may send at once.
+        MEGABYTE + 500 + int(CAPACITY * UNPROMISED_PART * NEWCOMERS_BURST_SECONDS),
+    ),
 )
 
 
@@ -229,6 +238,7 @@ def _quotas() -> str:
     """Return the quotas file: those that have no entry are what their attacks are about."""
     own = (each.name for each in BORROWINGS if each.part == _PART and each.name != "b-group")
     group = '[[group]]\nname = "crowd"\nclient_ids = ["b-group/*"]\n'
+    each = '[[group]]\nname = "each"\nclient_ids = ["b-first/*"]\nbudget = "each"\n'
     return "".join(
         (
             f'[[capacity]]\nscope = "broker"\nin = {CAPACITY}\n',
@@ -236,6 +246,8 @@ def _quotas() -> str:
             *(_terms("client_id", name, _ATTACKER) for name in own),
             group,
             _terms("group", "crowd", _ATTACKER),
+            each,
+            _terms("group", "each", _ATTACKER // 10),
         )
     )
 

@@ -1,0 +1,69 @@
+"""New names below a default before a capacity that others use up: honest ones begin soon, invented ones gain little."""
+
+import pytest
+
+from quotas.definitions.classes import NEWCOMERS_BURST_SECONDS, SHARED_BURST_SECONDS, UNPROMISED_PART, Terms
+from quotas.definitions.entities import DEFAULT, Entity
+from quotas.definitions.kinds import PRODUCE
+from tests.simulation.capacity_world import MB, CapacityWorld
+
+RATE = 8 * MB
+BEGIN_MS = 20_000
+SIZE = 50_000
+SECONDS = 20
+
+
+def world_of(default: float, *, members: int = 1, workers: int = 1, promised: int = 4 * MB) -> CapacityWorld:
+    """A capacity all of which a class with a promised rate uses, and a default for other client ids."""
+    world = CapacityWorld(RATE, {"a": Terms(promised, RATE)}, members=members, workers=workers)
+    world.definitions.put(Entity(client_id=DEFAULT), {PRODUCE.key: default}, "test")
+    world.add("a", 8)
+    return world
+
+
+def begun(world: CapacityWorld, until_ms: int) -> int:
+    """How many other client ids have passed a request."""
+    return len({world.names[one.client] for one in world.world.records if one.at_ms < until_ms} - {"a"})
+
+
+@pytest.mark.parametrize(("members", "workers"), [(1, 1), (1, 4), (2, 2)])
+def test_one_new_client_begins_at_once(members: int, workers: int) -> None:
+    world = world_of(1 * MB, members=members, workers=workers)
+    for number in range(10):
+        world.add(f"new-{number}", size=SIZE, start_ms=BEGIN_MS + 1000 * number)
+    world.world.run(BEGIN_MS + 10_000)
+    for number in range(10):
+        name = f"new-{number}"
+        first_ms = min(one.at_ms for one in world.world.records if world.names[one.client] == name)
+        assert first_ms <= BEGIN_MS + 1000 * (number + 1)
+
+
+@pytest.mark.parametrize(("members", "workers", "least"), [(1, 1, 40), (1, 4, 14), (2, 2, 14)])
+def test_many_new_clients_begin_together_within_the_capacity(members: int, workers: int, least: int) -> None:
+    """200 first requests are 1.25 s of the capacity. Processes that begin may not send a whole burst each."""
+    world = world_of(1 * MB, members=members, workers=workers)
+    for number in range(200):
+        world.add(f"new-{number}", size=SIZE, start_ms=BEGIN_MS)
+    world.world.run(BEGIN_MS + 10_000)
+    assert begun(world, BEGIN_MS + 1000) >= least
+    assert begun(world, BEGIN_MS + 10_000) >= 100
+    # All of them are promised 200 MB/s. Beyond a burst, one request of each may pass (docs/policies.md).
+    at_once = NEWCOMERS_BURST_SECONDS * UNPROMISED_PART + SHARED_BURST_SECONDS
+    requests = begun(world, BEGIN_MS + 10_000) * SIZE / RATE
+    assert world.world.ratio(RATE, BEGIN_MS, BEGIN_MS + 10_000) <= 1.02 + (at_once + requests) / 10
+
+
+@pytest.mark.parametrize("promised", [4 * MB, RATE], ids=["half is promised", "all is promised"])
+@pytest.mark.parametrize("stays_ms", [1, 2000], ids=["once", "some requests"])
+def test_a_new_name_for_each_request_takes_a_bounded_part(promised: int, stays_ms: int) -> None:
+    world = world_of(0.01 * MB, promised=promised)
+    for number in range(2000):
+        start_ms = BEGIN_MS + 10 * number
+        world.add(f"new-{number}", size=1 * MB, start_ms=start_ms, stop_ms=start_ms + stays_ms)
+    world.world.run(BEGIN_MS + SECONDS * 1000)
+    passed = [one for one in world.world.records if one.at_ms >= BEGIN_MS and world.names[one.client] != "a"]
+    # By weight they have a half of what is left. What all of them may have at once, and one request, come on top.
+    part = max(UNPROMISED_PART, (RATE - promised) / 2 / RATE)
+    at_once = NEWCOMERS_BURST_SECONDS * UNPROMISED_PART * RATE + 1 * MB
+    assert sum(one.size for one in passed) <= 1.05 * part * RATE * SECONDS + at_once
+    assert world.rate_of("a", BEGIN_MS, BEGIN_MS + SECONDS * 1000) >= 0.95 * promised
