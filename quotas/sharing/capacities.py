@@ -110,8 +110,10 @@ class Leases(Protocol):
     def used(self, key: str) -> float:
         """Return the largest share of a key that all lessees together may be using."""
 
-    def met(self, key: str, rate: float, capacity: float) -> float:
-        """Return how much of the demands for a loan key lessees may use of their shares of the rate, in bytes/s."""
+    def met(self, key: str, rate: float, capacity: float) -> tuple[float, float]:
+        """Return how much of the demands for a loan key lessees may use of their shares of the rate, and the rest of
+        those that have a weight, in bytes/s.
+        """
 
     def resized(self, key: str) -> None:
         """Register that a key's capacity has changed."""
@@ -431,8 +433,10 @@ class Capacities:
             pool.shrunk = max(largest, UNPROMISED_PART)  # where exempt classes use all of it
         elif self._told is None:
             # A share of a rate that is more than its process wants is lent, as a rate that is not wanted is.
-            met = (leases.met(one.key, rate, pool.rate) for one, rate in zip(classes, rates, strict=True))
-            wanted = [min(*both) for both in zip(wanted, met, strict=True)]
+            for index, (one, rate) in enumerate(zip(classes, rates, strict=True)):
+                met, rest = leases.met(one.key, rate, pool.rate)
+                wanted[index] = min(wanted[index], met)
+                one.demand = min(one.demand, met + rest)
         for one, rate in zip(classes, wanted, strict=True):
             one.rate = rate
             self._shrink(one, pool.shrunk * (1.0 if one.terms.rate else pool.bare), leases)

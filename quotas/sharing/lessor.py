@@ -423,21 +423,23 @@ class Lessor:
         for lessee in self._lessees.values():
             lessee.changes |= changes
 
-    def met(self, key: str, rate: float, capacity: float) -> float:
-        """Return how much of the demands for a loan key lessees may use of their shares of the rate.
+    def met(self, key: str, rate: float, capacity: float) -> tuple[float, float]:
+        """Return how much of the demands for a loan key lessees may use of their shares of the rate, and the rest.
+
+        The rest of a demand of weight 0 does not count: no loan is used there.
 
         Args:
             rate: of the class, in bytes/s.
             capacity: in bytes/s.
         """
         loans, rates = self._keys.get(key), self._keys.get(rate_key(key), self._default)
-        if loans is None:
-            return 0.0
-        return sum(
-            min(part.wish.wanted * capacity, rates.upper(lessee) * rate)
-            for lessee, part in loans.parts.items()
-            if part.wish is not None
-        )
+        met = rest = 0.0
+        for lessee, part in () if loans is None else loans.parts.items():
+            if part.wish is not None:
+                wanted, own = part.wish.wanted * capacity, rates.upper(lessee) * rate
+                met += min(wanted, own)
+                rest += max(0.0, wanted - own) if part.wish.weight else 0.0
+        return met, rest
 
     def configure(self, terms: LeaseTerms) -> None:
         """Change the terms of leases; the next grants adapt the shares to them."""
@@ -672,14 +674,15 @@ class Lessor:
     def _end_loans(self, name: LesseeId, lessee: _Lessee) -> None:
         """Take back the loans of a lessee that is not heard: it uses none until it takes grants, which then say so.
 
-        Its demands for loans count again when it is heard: they are not reported anew, unless they have changed.
+        Its demands for loans have weight 0 until it is heard, since it uses its shares of the rates alone; later they
+        are not reported anew, unless they have changed.
         """
         for key, shares in self._keys.items():
             if not is_loan(key):
                 continue
             part = shares.parts[name]
             if part.wish is not None:
-                lessee.unheard[key], part.wish = part.wish, None
+                lessee.unheard[key], part.wish = part.wish, Wish(part.wish.wanted, 0.0)
                 self._demands.add(key)
                 self._changed.add(key)
             if shares.upper(name):

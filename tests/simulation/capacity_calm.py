@@ -128,7 +128,8 @@ def _divided(found: Run, from_ms: int, away: frozenset[str]) -> Iterator[str]:
             yield from _class(found, name, part, used[name], grain, from_ms)
     grains = sum(found.sizes.values()) * found.processes * 1000 / WINDOW_MS
     wanted = sum(part.rate + part.lent for part in parts.values())
-    if sum(used.values()) < (0.97 if found.steady else 0.9) * wanted - grains:
+    # Requests as large as a second of their class's rate, seconds apart: a loan comes when they are nearly paid for.
+    if sum(used.values()) < (0.94 if found.bursty else 0.97) * wanted - grains:
         yield f"{from_ms} ms: {sum(used.values()):.0f} of {wanted:.0f} bytes/s are used"
 
 

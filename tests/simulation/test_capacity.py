@@ -90,6 +90,17 @@ def test_a_member_cut_off_from_the_holder_of_the_capacity_has_its_rates_and_borr
     assert sum(world.rate_of(name, 22_000, 34_000) for name in TERMS) <= 1.02 * RATE
 
 
+def test_what_a_member_that_is_not_heard_does_not_use_is_lent_to_others() -> None:
+    world = CapacityWorld(RATE, TERMS, members=2)
+    for name in TERMS:
+        world.add(name, 4)
+    world.world.run(10_000)
+    world.nodes[1].cut.add(0)
+    world.world.run(22_000)  # its lease is not over
+    # Two requests of each class at each member, more or less.
+    assert world.world.ratio(RATE, 12_000, 22_000) == pytest.approx(1, abs=0.03 + 12 * 100_000 / RATE / 10)
+
+
 @PROCESSES
 @pytest.mark.parametrize(("on_ms", "off_ms"), [(1000, 1000), (500, 500), (250, 1000), (1000, 3000)])
 def test_a_class_that_comes_and_goes_uses_its_rate_once(

@@ -63,8 +63,10 @@ class Leases:
     def used(self, key: str) -> float:
         return self.in_use.get(key, 0.0)
 
-    def met(self, key: str, rate: float, capacity: float) -> float:
-        return min(self.demands.get(key, 0.0) * capacity, self.rates.get(key, 1.0) * rate)
+    def met(self, key: str, rate: float, capacity: float) -> tuple[float, float]:
+        wanted = self.demands.get(key, 0.0) * capacity
+        met = min(wanted, self.rates.get(key, 1.0) * rate)
+        return met, wanted - met
 
     def resized(self, key: str) -> None:
         self.changed.append(key)
