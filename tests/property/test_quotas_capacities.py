@@ -58,6 +58,10 @@ class Divided:
     def used(self, key: str) -> float:
         return 0.0
 
+    def met(self, key: str, rate: float, capacity: float) -> tuple[float, float]:
+        wanted = self.given[self.names[key]][1]
+        return min(wanted, rate), wanted - min(wanted, rate)
+
     def resized(self, key: str) -> None:
         """Nothing is leased here."""
 

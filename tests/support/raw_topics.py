@@ -79,12 +79,13 @@ def create(
     topic.configs = [_config(key, value) for key, value in configs.items()]
     asked = request(CREATE_TOPICS, _CREATE_VERSION, topics=[topic], timeout_ms=30_000, validate_only=False)
     # In KRaft mode every broker creates topics; elsewhere the controller does.
+    error_code = _NOT_CONTROLLER
     for node in kafka.nodes:
-        with wired(kafka.address(node)) as wire:
-            (created,) = response(CREATE_TOPICS, _CREATE_VERSION, wire.ask(asked).frame).topics
-        if created.error_code != _NOT_CONTROLLER:
-            break
-    assert created.error_code == 0, str(created)
+        if error_code == _NOT_CONTROLLER:
+            with wired(kafka.address(node)) as wire:
+                (created,) = response(CREATE_TOPICS, _CREATE_VERSION, wire.ask(asked).frame).topics
+            error_code = created.error_code
+    assert error_code == 0, error_code
     described = [describe(kafka, name, node, partitions=partitions) for node in kafka.nodes]
     _wait_for_leaders(kafka, described[0])
 
