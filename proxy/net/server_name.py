@@ -39,9 +39,12 @@ class NamedSocket(ssl.SSLSocket):
         broker: the id of the broker that the hello has named, ANY_BROKER for the bootstrap; None before the hello, and
             if its name is refused.
         refusal: the cause under which a refused name is counted, and a sentence for the log.
+        called_by: the context whose callback has read the hello. OpenSSL calls it again for a repeated hello
+            (HelloRetryRequest), without a reference of its own: if a reload freed it, the process would crash.
     """
 
     broker: int | None = None
+    called_by: ssl.SSLContext | None = None
     refusal: tuple[str, str] = _NOT_ASCII
 
 
@@ -81,6 +84,7 @@ class BrokerNames:
         sock.broker = self.broker(name)
         if sock.broker is not None:
             if others and name is not None:
+                sock.called_by = context
                 sock.context = next((others[one] for one in certified_as(name) if one in others), context)
             return None
         if name is None:

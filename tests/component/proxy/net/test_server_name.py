@@ -5,6 +5,7 @@ import contextlib
 import socket
 import ssl
 import sys
+import weakref
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.channel import ANY_BROKER
-from proxy.config.options import LimitOptions, ListenerTls
+from proxy.config.options import LimitOptions, ListenerOptions, ListenerTls
 from proxy.config.schema import Networks, read_value
+from proxy.net.server_name import BrokerNames, NamedSocket
+from proxy.net.tls import ServerTls
 from proxy.net.upstream import Upstream
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
@@ -307,6 +310,40 @@ async def test_names_are_chosen_by_the_context_of_a_reloaded_certificate(papers:
         rig.tls.reload()
         await rig.passes(await rig.named("b2.kafka.test"))
         assert rig.asked == [2]
+
+
+def test_reload_between_two_hellos_keeps_the_context_that_openssl_calls(papers: Papers) -> None:
+    """After a HelloRetryRequest OpenSSL calls the first context, although the socket has another by then."""
+    made = papers.servers.issue("of-b1-alone", names="subjectAltName=DNS:b1.kafka.test")
+    tls = ServerTls(
+        replace(papers.listener("none"), more_cert_files=(made.store_file,)),
+        "tls",
+        names=BrokerNames(ListenerOptions(broker_host=BROKER_HOST, advertised_host=BOOTSTRAP)),
+    )
+    tls.context.set_ecdh_curve("secp384r1")  # a client has no key share for it in its first hello
+    first = weakref.ref(tls.context)
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    server = tls.context.wrap_socket(ours, server_side=True, do_handshake_on_connect=False)
+    context = papers.client_context()
+    client = context.wrap_socket(theirs, server_hostname="b1.kafka.test", do_handshake_on_connect=False)
+    with server, client:
+        _step(client)
+        _step(server)
+        assert server.context is not first()
+        tls.reload()
+        assert first() is not None
+        for side in (client, server, client, server):
+            _step(side)
+        assert client.version() == "TLSv1.3"
+        assert isinstance(server, NamedSocket)
+        assert server.broker == 1
+
+
+def _step(sock: ssl.SSLSocket) -> None:
+    with contextlib.suppress(ssl.SSLWantReadError):
+        sock.do_handshake()
 
 
 async def test_rate_of_an_address_is_one_over_all_names(papers: Papers) -> None:
