@@ -439,12 +439,13 @@ def _admin_warnings(admin: AdminOptions) -> Iterator[str]:
 
 
 def _name_warnings(config: Config) -> Iterator[str]:
-    """Yield a warning for each name without a dot that a client's TLS hello has to contain."""
+    """Yield a warning for each name that Java's clients leave out of a TLS hello, where it has to be."""
     for index, listener in enumerate(config.listeners):
         for key in ("advertised_host", "broker_host") if listener.by_name else ():
             name = getattr(listener, key)
-            if "." not in name:
-                yield f"listeners[{index}].{key}: {name!r} has no dot: Java's clients send no such name in a hello"
+            problem = "has no dot" if "." not in name else "has an underscore" if "_" in name else ""
+            if problem:
+                yield f"listeners[{index}].{key}: {name!r} {problem}: Java's clients send no such name in a hello"
 
 
 def _without_effect(config: Config) -> Iterator[str]:
