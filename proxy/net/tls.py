@@ -169,7 +169,9 @@ class BrokerTls(TlsSide):
 def _context(protocol: int, options: PortTls | ClusterTls, path: str) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     versions = [_VERSIONS[name] for name in options.enabled_protocols]
-    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    context.minimum_version = min(versions)
+    if len({*versions}) < len(_VERSIONS):  # with both, MaxProtocol of the system's openssl.cnf applies
+        context.maximum_version = max(versions)
     if options.ciphers:
         try:
             context.set_ciphers(options.ciphers)

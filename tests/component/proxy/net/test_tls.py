@@ -16,6 +16,7 @@ from proxy.system.errors import ConfigError
 from tests.component.proxy.net.tls_rig import Papers
 
 PATH = "listeners[0].tls"
+SYSTEMS_MAXIMUM = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).maximum_version  # MaxProtocol of openssl.cnf
 
 
 def refused(options: ListenerTls) -> str:
@@ -38,7 +39,8 @@ def test_client_auth_is_applied_as_configured(papers: Papers, auth: str, mode: s
     [
         (("TLSv1.2",), ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2),
         (("TLSv1.3",), ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_3),
-        (("TLSv1.3", "TLSv1.2"), ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3),
+        (("TLSv1.3", "TLSv1.3"), ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_3),
+        (("TLSv1.3", "TLSv1.2"), ssl.TLSVersion.TLSv1_2, SYSTEMS_MAXIMUM),
     ],
 )
 def test_versions_are_those_that_are_enabled(
