@@ -175,7 +175,7 @@ def _context(protocol: int, options: PortTls | ClusterTls, path: str) -> ssl.SSL
     if options.ciphers:
         try:
             context.set_ciphers(options.ciphers)
-        except ssl.SSLError:
+        except (ssl.SSLError, ValueError):  # a zero character is a ValueError
             problem = "names no cipher of TLS 1.2 that OpenSSL has; `openssl ciphers -v` lists them"
             raise ConfigError(f"{path}.ciphers", problem, options.ciphers) from None
     # Renegotiation by a peer costs Sluice much and the peer little.
