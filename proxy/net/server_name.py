@@ -1,13 +1,13 @@
 """The name in a client's TLS hello (SNI, RFC 6066 §3), which chooses the broker where all brokers have one port.
 
-    hello ─► OpenSSL ─► the name, ASCII, 255 bytes at most ─► `BrokerNames.choose` ─► broker, or the end with an alert
+    hello ─► OpenSSL ─► the name, ASCII, 255 bytes at most ─► `BrokerNames.choose` ─► broker, or an alert
                                                                       │
-    handshake done ─► `Listener`: the route to that broker ◄──────────┘ kept at the socket
+    handshake done ─► `Listener`: the route to that broker ◄──────────┘ stored at the socket
 
-OpenSSL reads the hello, however it is cut, and calls back before it signs anything, so a refused name costs no
-signature. The name is compared and nothing else: it is no key of any table, and no label. A broker's name is accepted
-whether there is such a broker or not: its connection is closed behind the handshake, as one is whose broker has gone,
-since clients take an alert for an error that lasts and a close for one that passes.
+OpenSSL parses the hello and calls back before it signs anything, so a refused name costs no signature. The name is only
+compared: no table and no metric has it as a key or a label. The name of a broker is accepted whether that broker is
+known or not. The connection to an unknown one is closed after the handshake, as one to a broker that is down: clients
+retry after a close, and report an alert as a permanent error.
 
 Non-obvious:
 
@@ -56,10 +56,11 @@ class BrokerNames:
         self._bootstrap = _plain(options.advertised_host)
 
     def apply_to(self, context: ssl.SSLContext, others: Mapping[str, ssl.SSLContext]) -> None:
-        """Have the context's handshakes choose the broker by name; its sockets are then NamedSockets.
+        """Set the callback that chooses the broker by name; the sockets of the context are then NamedSockets.
 
         Args:
-            others: contexts with other certificates, by the host names in these; a further name gets the context's own.
+            others: contexts with further certificates, by the host names in these. For every other name the context's
+                own certificate is sent.
         """
         context.sslsocket_class = NamedSocket
         context.sni_callback = partial(self.choose, others)
@@ -71,14 +72,14 @@ class BrokerNames:
         name: str | None,
         context: ssl.SSLContext,
     ) -> int | None:
-        """Keep the broker that a hello names at its socket; called by OpenSSL, for a repeated hello once more.
+        """Store the broker that a hello names at the socket. OpenSSL calls this, and again for a second hello.
 
         Args:
             others: as in `apply_to`.
-            name: as OpenSSL has found it; None if the hello has none.
-            context: the socket's own.
+            name: the name in the hello; None if it has none.
+            context: the one that the callback was set on.
 
-        Returns: the alert to end the handshake with; None to continue.
+        Returns: the number of the alert that ends the handshake; None to continue.
         """
         assert isinstance(sock, NamedSocket), "the class of the context's sockets"
         sock.broker = self.broker(name)
