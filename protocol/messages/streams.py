@@ -43,7 +43,7 @@ def read_topology(frame: Buffer, body: int) -> Topology:
     """Return the topology in a complete StreamsGroupHeartbeat whose fields begin at `body`; empty if it has none.
 
     Raises:
-        WireError: the request is malformed, or names more than NAMES_MAX topics.
+        WireError: the request is malformed, or has more than NAMES_MAX subtopologies or names of topics.
     """
     end = len(frame)
     pos = skip_string(frame, skip_string(frame, body, end, True), end, True)
@@ -53,7 +53,7 @@ def read_topology(frame: Buffer, body: int) -> Topology:
     after = skip(pos, 1, end)
     if frame[pos] == _NO_TOPOLOGY:
         return ()
-    subtopologies, pos = count(frame, skip(after, 4, end), end, True)  # after the topology's epoch
+    subtopologies, pos = _counted(frame, skip(after, 4, end), end, NAMES_MAX)  # after the topology's epoch
     found = []
     left = NAMES_MAX
     for _ in range(subtopologies):
@@ -78,12 +78,12 @@ def new_partitions(topology: Topology, known: Mapping[str, int]) -> dict[str, in
     Args:
         known: the partitions of the topics that exist.
     """
-    stated = {
-        name: partitions
-        for part in topology
-        for name, partitions in part.repartition.items()
-        if partitions > 0
-    }
+    # Which of several numbers for a topic a broker takes depends on the ids of the subtopologies.
+    stated: dict[str, int] = {}
+    for part in topology:
+        for name, partitions in part.repartition.items():
+            if partitions > 0:
+                stated[name] = max(stated.get(name, 0), partitions)
     sizes = _derived(topology, stated | dict(known))
     needed: dict[str, int] = {}
     for part in topology:
@@ -143,7 +143,7 @@ def _read_subtopology(frame: Buffer, pos: int, end: int, left: int) -> tuple[Sub
 def _counted(frame: Buffer, pos: int, end: int, left: int) -> tuple[int, int]:
     entries, pos = count(frame, pos, end, True)
     if entries > left:
-        raise OversizedError(f"a topology of more than {NAMES_MAX} names of topics")
+        raise OversizedError(f"a topology of more than {NAMES_MAX} subtopologies or names of topics")
     return entries, pos
 
 

@@ -57,6 +57,13 @@ def test_topology_of_too_many_names_is_refused(spread: int) -> None:
             read(*parts, more)
 
 
+def test_topology_of_too_many_subtopologies_is_refused() -> None:
+    parts = [Part()] * NAMES_MAX
+    assert len(read(*parts)) == NAMES_MAX
+    with pytest.raises(OversizedError):
+        read(*parts, Part())
+
+
 def test_internal_topics_have_the_partitions_of_what_is_read() -> None:
     assert created({"words": 6}, COUNTING, COUNTED) == {"app-r": 6, "app-c": 6}
     assert created({"words": 6}, COUNTED, COUNTING) == {"app-r": 6, "app-c": 6}, "in any order"
@@ -65,6 +72,12 @@ def test_internal_topics_have_the_partitions_of_what_is_read() -> None:
 def test_stated_number_of_partitions_is_taken() -> None:
     wide = Part(repartition={"app-r": 12}, changelogs=["app-c"])
     assert created({"words": 6}, COUNTING, wide) == {"app-r": 12, "app-c": 12}
+
+
+def test_greatest_of_several_stated_numbers_is_taken() -> None:
+    narrow, wide = Part(repartition={"app-r": 1}), Part(repartition={"app-r": 100}, changelogs=["app-c"])
+    for parts in ((narrow, wide), (wide, narrow)):
+        assert created({}, *parts) == {"app-r": 100, "app-c": 100}
 
 
 def test_topics_that_exist_cost_nothing() -> None:
