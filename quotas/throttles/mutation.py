@@ -13,6 +13,7 @@ the same and the caller enforces nothing. Requests and responses are handled in
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from quotas.definitions.entities import BucketKey
@@ -204,6 +205,19 @@ _AUTO_CREATING_MS: Final = 60_000
 _CLUSTER_KEY: Final[LimiterKey] = ("partition_mutations_rate", BucketKey(None, None), ALL_BROKERS)
 
 
+@dataclass(slots=True, eq=False)
+class InternalTopic:
+    """An internal topic of a streams group that a member was charged for (KIP-1071).
+
+    Attributes:
+        partitions: the number of partitions that were charged for it, by this member and those before.
+        shared: whether another member was not charged for it because of this charge, which then is not returned.
+    """
+
+    partitions: int
+    shared: bool = False
+
+
 class MutationQuotas:
     """The partition mutation quotas of one process (KIP-599): throttles of clients, and the buckets that they share.
 
@@ -211,6 +225,8 @@ class MutationQuotas:
         default_partitions: the number of partitions of a topic created with the broker's default (-1), as brokers'
             responses show it; before the first one 1, Kafka's own default.
         sizes: the partition counts of topics that were recently created or extended through Sluice, by name and by id.
+        internal_topics: the internal topics of streams groups that members were recently charged for, by name. Whether
+            and with how many partitions they exist is not known.
         auto_creating: by name of a topic that is being auto-created, the throttle of the client that requested it.
     """
 
@@ -223,6 +239,7 @@ class MutationQuotas:
         self._cluster_version: object = None
         self._limiting: tuple[object, bool] = (None, False)
         self.sizes = TtlMap[str | bytes, int](_SIZES_MAX, _SIZE_MS)
+        self.internal_topics = TtlMap[str, InternalTopic](_SIZES_MAX, _SIZE_MS)
         self.auto_creating = TtlMap[str, MutationThrottle](_AUTO_CREATING_MAX, _AUTO_CREATING_MS)
 
     def limiting(self) -> bool:

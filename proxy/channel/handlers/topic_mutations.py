@@ -47,7 +47,7 @@ from proxy.channel.direction import (
     fields_of,
 )
 from proxy.channel.errors import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SIZES_RESPONSE_BYTES_MAX
-from quotas.throttles.mutation import MutationThrottle
+from quotas.throttles.mutation import InternalTopic, MutationThrottle
 
 # Sizes of topics, requested from the client's own broker on the client's connection (KIP-599).
 #
@@ -398,6 +398,8 @@ def _store_sizes(
         known.append(result.topic_id)
     if key == DELETE_TOPICS:
         quotas.sizes.forget(known)
+        if result.name is not None:
+            quotas.internal_topics.forget((result.name,))  # it has to be paid for anew
         return
     for name_or_id in known:
         quotas.sizes.put(name_or_id, topic.partitions if key == CREATE_PARTITIONS else actual, now_ms)
@@ -414,7 +416,8 @@ def _store_sizes(
 # A request that fails costs nothing. One that the broker accepts costs its topics even if it creates none: the client
 # may lack the right to, or a source topic may be missing. Then an internal topic without a number of its own costs one
 # partition, since how many there will be is not known yet. All members of a group send its topology when they join, so
-# topics that were charged in the last 10 s are not charged again.
+# partitions that were charged in the last 10 s are not charged again; what was charged once for several members is not
+# given back.
 #
 # Heartbeats without a topology are forwarded as all heartbeats are, and mutes end as early as for these. Ignored: all
 # fields behind the topology.
@@ -428,13 +431,13 @@ class _Joined(Owed):
     """The response to a request whose internal topics were charged.
 
     Attributes:
-        created: the partitions of each topic.
+        charged: the topics that were charged by name, with what each costs.
         cost: what was charged for all.
         kept_bytes: the memory that is counted as kept, in bytes.
     """
 
     throttle: MutationThrottle
-    created: Mapping[str, int]
+    charged: Mapping[str, tuple[int, InternalTopic]]
     cost: int
     kept_bytes: int
 
@@ -451,11 +454,15 @@ class _Joined(Owed):
         state = direction.state
         state.mutations_owed -= 1
         state.queued_bytes -= self.kept_bytes
+        counted = self.cost
         if error_code:
-            self.throttle.record(-self.cost, now_ms)
-            state.engine.mutations.sizes.forget(tuple(self.created))
-        else:
-            self.throttle.count_mutations(self.cost)
+            recent = state.engine.mutations.internal_topics
+            counted = sum(cost for cost, topic in self.charged.values() if topic.shared)
+            self.throttle.record(counted - self.cost, now_ms)
+            for name, (_, topic) in self.charged.items():
+                if not topic.shared and recent.get(name, now_ms) is topic:
+                    recent.forget((name,))
+        self.throttle.count_mutations(counted)
         return 0
 
 
@@ -510,15 +517,27 @@ def _join(
     state = direction.state
     assert state.identity is not None, "the request direction has set it"
     throttle = state.identity.quota.mutations
-    cost = min(sum(created.values()), _CHARGED_AHEAD_MAX)
-    if not cost:
-        return _forward_unchanged(state, correlation_id, version)
-    if throttle.take(cost, now_ms):
-        for name, partitions in created.items():
-            if len(name) <= _NAME_CHARACTERS_MAX:
-                state.engine.mutations.sizes.put(name, partitions, now_ms)
-        kept_bytes = sum(len(name) + _TOPIC_BYTES for name in created)
-        state.in_flight.append((correlation_id, version, _Joined(throttle, created, cost, kept_bytes)))
+    recent = state.engine.mutations.internal_topics
+    known: dict[str, InternalTopic] = {}
+    for name in created:
+        found = recent.get(name, now_ms)
+        if found is not None:
+            known[name] = found
+    charged = _charged_for(created, known)
+    whole_cost = sum(partitions for partitions, _ in charged.values())
+    cost = min(whole_cost, _CHARGED_AHEAD_MAX)
+    if not cost or throttle.take(cost, now_ms):
+        for shared in known.values():
+            shared.shared = True
+        if not cost:
+            return _forward_unchanged(state, correlation_id, version)
+        # No broker creates more at once. A part of them, in a later request, is not paid for.
+        if cost == whole_cost:
+            for name, (_, topic) in charged.items():
+                if len(name) <= _NAME_CHARACTERS_MAX:
+                    recent.put(name, topic, now_ms)
+        kept_bytes = sum(len(name) + _TOPIC_BYTES for name in charged)
+        state.in_flight.append((correlation_id, version, _Joined(throttle, charged, cost, kept_bytes)))
         state.mutations_owed += 1
         state.queued_bytes += kept_bytes
         return 0
@@ -535,3 +554,15 @@ def _join(
     state.respond_locally(correlation_id, version, response)
     direction.verdict.signal = True
     return direction.replace(len(frame), b"")
+
+
+def _charged_for(
+    created: Mapping[str, int], known: Mapping[str, InternalTopic]
+) -> dict[str, tuple[int, InternalTopic]]:
+    """Return the topics that have more partitions than were charged recently, with the number of these."""
+    charged = {}
+    for name, partitions in created.items():
+        more = partitions - known[name].partitions if name in known else partitions
+        if more > 0:
+            charged[name] = (more, InternalTopic(partitions))
+    return charged

@@ -2,14 +2,14 @@
 
 import pytest
 
-from protocol.api import CREATE_TOPICS
+from protocol.api import CREATE_TOPICS, DELETE_TOPICS
 from protocol.messages import metadata
 from protocol.messages.streams import names_of, read_topology
 from tests.support.frames import request
-from tests.support.mutation_frames import create, mutation_response, sizes
-from tests.support.playbook import Drop, Ends, Insert, Pass, Playbook, Wait
+from tests.support.mutation_frames import create, delete, mutation_response, sizes
+from tests.support.playbook import Drop, Ends, Insert, Pass, Playbook, Wait, playbook
 from tests.support.streams_frames import Part, heartbeat_body, joined, joining, topology
-from tests.unit.proxy.channel.handlers.test_topic_mutations import dialogue, tokens
+from tests.unit.proxy.channel.handlers.test_topic_mutations import dialogue, engine, tokens
 
 COUNT = (Part(sources=["words"], sinks=["app-r"]), Part(repartition={"app-r": 0}, changelogs=["app-c"]))
 NAMES = names_of(read_topology(heartbeat_body("g", "m", 0, topology(*COUNT)), 0))
@@ -51,6 +51,72 @@ def test_second_member_costs_nothing_before_brokers_know_the_topics() -> None:
     joins(talk, 100, 2, words=6)
     talk.responds(100, joined(2))
     assert talk.quotas.mutations.total == 12
+
+
+def looks_up_and_joins(talk: Playbook, *parts: Part, correlation_id: int = 1) -> None:
+    """A member joins with this topology, of which no topic exists, and its request is forwarded."""
+    asked = joining(*parts, correlation_id=correlation_id)
+    names = names_of(read_topology(heartbeat_body("g", "m", 0, topology(*parts)), 0))
+    question = metadata.request_by_name(names, correlation_id, b"a")
+    talk.client(0, asked, Insert(question), Wait(0))
+    found = sizes(4, {}, correlation_id=correlation_id)
+    talk.broker(0, found, Drop(len(found)))
+    talk.client(0, b"", Pass(asked))
+
+
+def test_topic_that_was_charged_with_fewer_partitions_costs_the_others() -> None:
+    talk = dialogue()
+    looks_up_and_joins(talk, Part(sources=["missing"], repartition={"r": 1}))
+    talk.responds(0, joined())
+    looks_up_and_joins(talk, Part(repartition={"r": 100}), correlation_id=2)
+    assert tokens(talk) == 20 - 100
+
+
+def test_refusal_returns_nothing_for_topics_that_another_member_was_not_charged_for() -> None:
+    shared = engine()
+    refused, accepted = playbook(shared), playbook(shared)
+    for talk in (refused, accepted):
+        looks_up_and_joins(talk, Part(repartition={"r": 100}))
+    assert tokens(refused) == 20 - 100
+    refused.responds(0, joined(error=30))
+    assert tokens(refused) == 20 - 100
+
+
+def test_topic_that_was_deleted_is_charged_anew() -> None:
+    talk = dialogue(1e6)
+    looks_up_and_joins(talk, Part(repartition={"r": 100}))
+    talk.responds(0, joined())
+    asked = delete(5, ["r"], correlation_id=2)
+    talk.client(0, asked, Insert(metadata.request_by_name(["r"], 2, b"a")), Wait(0))
+    found = sizes(4, {"r": 100}, correlation_id=2)
+    talk.broker(0, found, Drop(len(found)))
+    talk.client(0, b"", Pass(asked))
+    talk.responds(0, mutation_response(DELETE_TOPICS, 5, [("r", 0)], correlation_id=2))
+    before = tokens(talk)
+    looks_up_and_joins(talk, Part(repartition={"r": 100}), correlation_id=3)
+    assert tokens(talk) == before - 100
+
+
+def test_topics_too_many_for_a_broker_are_not_paid_for_one_by_one() -> None:
+    talk = dialogue(1e6)
+    looks_up_and_joins(talk, Part(repartition={"r": 10_000, "q": 10_000}))
+    talk.responds(0, joined())
+    before = tokens(talk)
+    looks_up_and_joins(talk, Part(repartition={"q": 10_000}), correlation_id=2)
+    assert tokens(talk) == before - 10_000
+
+
+def test_charge_for_a_topic_is_not_taken_for_its_size() -> None:
+    shared = engine()
+    talk, owner = playbook(shared), playbook(shared)
+    looks_up_and_joins(talk, Part(repartition={"others": 2**31 - 1}))
+    before = tokens(talk)
+    asked = delete(4, ["others"])  # it is there, but the member may not see it
+    owner.client(0, asked, Insert(metadata.request_by_name(["others"], 1, b"a")), Wait(0))
+    found = sizes(4, {"others": 3})
+    owner.broker(0, found, Drop(len(found)))
+    owner.client(0, b"", Pass(asked))
+    assert tokens(owner) == before - 3
 
 
 def test_refused_member_costs_nothing() -> None:
@@ -144,4 +210,4 @@ def test_long_names_are_not_kept() -> None:
     found = sizes(4, {})
     talk.broker(0, found, Drop(len(found)))
     talk.client(0, b"", Pass(asked))
-    assert len(talk.engine.mutations.sizes) == 0
+    assert len(talk.engine.mutations.internal_topics) == 0
