@@ -34,7 +34,7 @@ _RESPONSE_SECONDS_MAX: Final = 15.0  # longer than _TIMEOUT_MS, the broker's lim
 _READ_SECONDS_MAX: Final = 6.0  # a caller waits for it, and then for the next broker
 _CONNECT_SECONDS_MAX: Final = 3.0
 # How long it is known whether a broker is cordoned; for how long each is asked, and how many at a time.
-_CORDONED_SECONDS: Final = 5.0
+CORDONED_SECONDS: Final = 5.0
 _CORDONED_SECONDS_MAX: Final = 3.0
 _ASKED_AT_A_TIME: Final = 16
 # For this time, brokers that do not list fenced brokers are not asked again.
@@ -90,7 +90,8 @@ class Cluster:
         self._lock = asyncio.Lock()
         self._min_isr: dict[str, tuple[float, int]] = {}
         self._registered_retry_at = 0.0
-        self._cordoned: dict[int, tuple[float, bool]] = {}  # until when it is taken as known
+        # Until when it is taken as known; None of a broker that has never said it.
+        self._cordoned: dict[int, tuple[float, bool | None]] = {}
         self._next_target = 0
 
     async def read_state(
@@ -161,23 +162,25 @@ class Cluster:
     async def _cordoned_of(self, brokers: AbstractSet[int]) -> frozenset[int]:
         """Return which of these brokers have only cordoned log directories; one that does not say so has others."""
         now = asyncio.get_running_loop().time()
-        unknown = [broker for broker in sorted(brokers) if self._cordoned.get(broker, (0.0, False))[0] <= now]
+        unknown = [broker for broker in sorted(brokers) if self._cordoned.get(broker, (0.0, None))[0] <= now]
         if unknown:
             asking = asyncio.Semaphore(_ASKED_AT_A_TIME)
             await asyncio.gather(*(self._ask_cordoned(broker, asking) for broker in unknown))
-        return frozenset(broker for broker in brokers if self._cordoned.get(broker, (0.0, False))[1])
+        return frozenset(broker for broker in brokers if self._cordoned.get(broker, (0.0, None))[1])
 
     async def _ask_cordoned(self, broker: int, asking: asyncio.Semaphore) -> None:
         loop = asyncio.get_running_loop()
         _, target = self._brokers.upstream(broker)
+        found = self._cordoned.get(broker, (0.0, None))[1]
         async with asking:
             try:
                 if target is None:
                     raise OSError("its name is not resolved")
                 async with asyncio.timeout(_CORDONED_SECONDS_MAX):
-                    found, seconds = await self._client.ask(target, metadata.is_cordoned()), _CORDONED_SECONDS
-            except ASKING_FAILS:  # before 4.3 it closes the connection
-                found, seconds = False, FENCED_SECONDS
+                    found = await self._client.ask(target, metadata.is_cordoned())
+            except ASKING_FAILS:
+                pass  # before 4.3 it closes the connection; one that has said it may be restarting
+        seconds = FENCED_SECONDS if found is None else CORDONED_SECONDS
         self._cordoned[broker] = (loop.time() + seconds, found)
 
     async def sizes(self, brokers: Sequence[int]) -> dict[int, dict[TopicPartition, int]]:

@@ -185,6 +185,20 @@ def test_brokers_that_are_concerned_are_asked_whether_they_are_cordoned(
     )
 
 
+def test_broker_that_does_not_respond_for_once_stays_cordoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CORDONED_SECONDS", 0.0)
+    broker = Broker()
+    responses = iter((directories(True), None, directories(False)))
+    broker.responses[DESCRIBE_LOG_DIRS] = lambda: next(responses)
+
+    async def thrice(cluster: Cluster, client: Remembering) -> list[set[int]]:
+        (address,) = client.brokers.targets()
+        client.brokers.learn(1, *address)
+        return [set((await cluster.read_state(["t"], (1,))).cordoned) for _ in range(3)]
+
+    assert asking(broker, thrice) == [{1}, {1}, set()]
+
+
 def test_without_targets_no_broker_is_asked_whether_it_is_cordoned() -> None:
     broker = Broker()
     assert asking(broker, seen).cordoned == frozenset()
