@@ -72,6 +72,11 @@ def names_of(topology: Topology) -> list[str]:
     return list(names)
 
 
+def internal_names(topology: Topology) -> list[str]:
+    """Return the names of the topics that a broker creates for a topology if they do not exist; some may be twice."""
+    return [name for part in topology for name in (*part.repartition, *part.changelogs)]
+
+
 def new_partitions(topology: Topology, known: Mapping[str, int]) -> dict[str, int]:
     """Return the partitions of each internal topic that does not exist; 1 if what it depends on is not known.
 

@@ -2,7 +2,8 @@
 
 It stands before the handlers of the APIs that could do something to them (`own.TREATMENTS`):
 
-    WHOLE     group and transactional ids stand first: a local response with the authorization error
+    WHOLE     group and transactional ids stand first: a local response with the authorization error. So does a member
+              of a streams group get one whose topology would have the broker create a topic of ours
     ITEMS     our name is replaced, in place, by a stand-in of the same length that does not exist. So the broker does
               what it does to an item without permission: it refuses this one and carries out the others. In its
               response the name is put back, with the authorization error. The API's own handler sees nothing of it.
@@ -22,10 +23,18 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from protocol import layouts
-from protocol.api import ADD_PARTITIONS_TO_TXN, API_NAMES, ENVELOPE, PRODUCE, flexible
+from protocol.api import (
+    ADD_PARTITIONS_TO_TXN,
+    API_NAMES,
+    ENVELOPE,
+    PRODUCE,
+    STREAMS_GROUP_HEARTBEAT,
+    flexible,
+)
 from protocol.errors import TruncatedError
 from protocol.header import RequestHead
 from protocol.layouts import TOPIC, TRANSACTIONAL_ID, Named
+from protocol.messages import streams
 from protocol.primitives import int16, skip, streamed_count, string_span
 from protocol.walks.produce import ProduceWalk
 from proxy.channel.direction import (
@@ -155,11 +164,47 @@ def _whole_request(
     response = _parsed(direction, layouts.refusal, buf, pos, body, head, correlation_id, ERRORS[label])
     if response is None:
         return direction.verdict.order
+    return _refuse_whole(direction, head, response)
+
+
+def _refuse_whole(direction: ChannelDirection, head: RequestHead, response: bytes) -> int:
+    """Send this response of Sluice's own in place of a complete request; returns the order."""
+    length, key, version, correlation_id, _ = head
+    state = direction.state
     _count(state, key)
     state.stats.requests[key] += 1
     state.respond_locally(correlation_id, version, response)
     direction.verdict.signal = True
     return direction.replace(length + 4, b"")
+
+
+def _streams_request(
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
+) -> int:
+    """Refuse a member of a streams group that is ours, or whose topology has internal topics that are (KIP-1071)."""
+    length, key, version, correlation_id, _ = head
+    state = direction.state
+    if state.guarded is None:
+        _check_version(head)
+        if not direction.whole(end - pos, length, GUARDED_REQUEST_BYTES_MAX):
+            return direction.verdict.order
+        own, frame_end = _own(state), pos + 4 + length
+        if not _mentions(own, buf, body, frame_end):
+            return _forward(direction, buf, pos, end, body, head, now_ms)
+        frame, fields_at = copied(buf, pos, frame_end), fields_of(buf, body, frame_end, head) - pos
+        named = layouts.named_first(frame, fields_at, len(frame), key, version)
+        label = next((label for label, name in named if (label, name) in own.wanted), None)
+        if label is None:
+            topology = direction.parse(streams.read_topology, frame, fields_at)
+            if topology is None:
+                return direction.verdict.order
+            if any((TOPIC, name.encode()) in own.wanted for name in streams.internal_names(topology)):
+                label = TOPIC
+        if label is not None:
+            response = layouts.refusal(frame, fields_at, key, version, correlation_id, ERRORS[label])
+            return _refuse_whole(direction, head, response)
+        state.guarded = Guarded()
+    return _items(direction, buf, pos, end, body, head, now_ms)
 
 
 def _parsed(
@@ -458,5 +503,6 @@ _GUARDS: Final[dict[Treatment, _Handler]] = {
 GUARDED_HANDLERS: Final[dict[int, _Handler]] = {
     **REQUEST_HANDLERS,
     **{key: _GUARDS[treatment] for key, treatment in TREATMENTS.items() if treatment in _GUARDS},
+    STREAMS_GROUP_HEARTBEAT: _streams_request,
 }
 """The handlers by API key, with the guard before those that need it."""

@@ -19,6 +19,7 @@ from proxy.channel.own import NEWEST, TREATMENTS, OwnNames, Treatment, own_names
 from tests.support.frames import frame, produce_to, request
 from tests.support.kafka_definitions import body, needs_jar, versions_of
 from tests.support.playbook import Drop, Ends, Insert, More, Pass, Passthrough, Playbook, playbook
+from tests.support.streams_frames import Part, joined, joining
 from tests.unit.protocol.kafka_frames import RESPONSES, decoded
 
 ROOT: Final = Path(__file__).parents[4]
@@ -184,6 +185,20 @@ def test_requests_of_our_group_and_transactional_id_get_a_local_response(key: in
                 assert codes(refused) == {code}, (key, version, refused)
             assert talk.stats.own_refusals == {API_NAMES[key]: 1}
             assert talk.stats.requests[key] == 1
+
+
+@pytest.mark.parametrize("more", [0, 500])  # a long one is read in a thread
+def test_topology_that_has_brokers_create_our_topics_is_refused(more: int) -> None:
+    others = {f"{number}-{'n' * 40}": 1 for number in range(more)}
+    for part in (Part(repartition={TOPIC: 1} | others), Part(changelogs=[*others, TOPIC])):
+        talk = talking()
+        asked = joining(part)
+        talk.client(0, asked, Drop(len(asked)))
+        assert talk.inserted("broker", 1)[4:15] == joined(error=29)[4:15]
+        assert talk.stats.own_refusals == {"StreamsGroupHeartbeat": 1}
+        reading = joining(Part(sources=[TOPIC], changelogs=list(others)), correlation_id=2)
+        talk.client(1, reading, Pass(reading))
+        talk.responds(1, joined(2))
 
 
 def codes(message: object) -> set[int]:
