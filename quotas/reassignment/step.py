@@ -288,11 +288,11 @@ def _choose_change(
 
 def _keep_needed(drops: list[int], size: int, adds: int, in_sync: Sequence[int], needed: int) -> None:
     """Remove from `drops` the replicas that are needed: as many stay in sync as now, or as fit, at least `needed`."""
-    while drops and drops[-1] in in_sync:
+    while leaves := [replica for replica in drops if replica in in_sync]:
         kept = sum(replica not in drops for replica in in_sync) + adds
         if kept >= max(needed, min(len(in_sync), size)):
             return
-        drops.pop()
+        drops.remove(leaves[-1])
         size += 1
 
 

@@ -343,6 +343,20 @@ def test_replica_that_cannot_leave_a_cordoned_broker_is_named() -> None:
     assert "are cordoned, and not all replicas there can leave in one step" in verdict.reason
 
 
+@pytest.mark.parametrize(
+    ("original", "target", "isr", "min_isr"),
+    [((0, 1, 2, 3), (2, 3), (0,), 1), ((0, 1, 2, 3), (2, 3), (0, 2), 2)],
+)
+def test_copy_that_is_needed_stays_on_a_cordoned_broker(
+    original: Replicas, target: Replicas, isr: Replicas, min_isr: int
+) -> None:
+    """Others than it are not in sync, and leave after it."""
+    now = PartitionState(original, isr, isr[0], (), (), min_isr)
+    verdict = step_beside((0,), Move("t", 0, original, target), now, 2)
+    assert isinstance(verdict, Waiting)
+    assert "not all replicas there can leave in one step" in verdict.reason
+
+
 def test_no_step_has_a_cordoned_broker_and_none_loses_copies() -> None:
     """All small moves, with each set of cordoned brokers outside of the target."""
     brokers = range(5)
