@@ -63,6 +63,28 @@ def read_topology(frame: Buffer, body: int) -> Topology:
     return tuple(found)
 
 
+def read_names(frame: Buffer, body: int) -> list[str]:
+    """Return the names of all topics of the topology that `read_topology` returns, each once.
+
+    Raises:
+        WireError: as `read_topology`.
+    """
+    return names_of(read_topology(frame, body))
+
+
+def read_new_partitions(frame: Buffer, body: int, known: Mapping[str | bytes, int]) -> dict[str, int]:
+    """Return `new_partitions` of the topology that `read_topology` returns.
+
+    Args:
+        known: the partitions of the topics that exist, by name and by id.
+
+    Raises:
+        WireError: as `read_topology`.
+    """
+    by_name = {name: size for name, size in known.items() if isinstance(name, str)}
+    return new_partitions(read_topology(frame, body), by_name)
+
+
 def names_of(topology: Topology) -> list[str]:
     """Return the names of all topics of a topology, each once."""
     names: dict[str, None] = {}
@@ -89,7 +111,7 @@ def new_partitions(topology: Topology, known: Mapping[str, int]) -> dict[str, in
         for name, partitions in part.repartition.items():
             if partitions > 0:
                 stated[name] = max(stated.get(name, 0), partitions)
-    sizes = _derived(topology, stated | dict(known))
+    sizes = _derived(topology, {**stated, **known})
     needed: dict[str, int] = {}
     for part in topology:
         needed.update({name: sizes.get(name, 1) for name in part.repartition})
@@ -102,13 +124,14 @@ def _derived(topology: Topology, fixed: Mapping[str, int]) -> dict[str, int]:
     """Return the partitions of all topics but changelogs: those that are fixed, and those that follow from them."""
     sizes = dict(fixed)
     for _ in range(_ROUNDS_MAX):
-        before = dict(sizes)
+        settled = True
         for part in topology:
             width = _width(part, sizes)
             for name in (*part.sinks, *part.repartition):
-                if name not in fixed:
-                    sizes[name] = max(sizes.get(name, 1), width)
-        if sizes == before:
+                if name not in fixed and width > sizes.get(name, 0):
+                    sizes[name] = width
+                    settled = False
+        if settled:
             return sizes
     most = max(sizes.values())
     return {name: fixed.get(name, most) for name in sizes}

@@ -195,7 +195,7 @@ def _streams_request(
         named = layouts.named_first(frame, fields_at, len(frame), key, version)
         label = next((label for label, name in named if (label, name) in own.wanted), None)
         if label is None:
-            topology = direction.parse(streams.read_topology, frame, fields_at)
+            topology = direction.parse(streams.read_topology, frame, fields_at, weight=_WEIGHT * len(frame))
             if topology is None:
                 return direction.verdict.order
             if any((TOPIC, name.encode()) in own.wanted for name in streams.internal_names(topology)):

@@ -35,6 +35,7 @@ from quotas.replication.replication_quotas import (
 from tests.support.frames import frame, request
 from tests.support.playbook import channel_machine, engine_of, ordered_job
 from tests.support.replicas import FOLLOWER, replication_channel
+from tests.support.streams_frames import Part, joining
 
 FETCH: Final = 1
 VERSION: Final = 17
@@ -359,6 +360,16 @@ def _sized(size: int) -> Talk:
     return Talk(_channel(_MUTATIONS), [("client", asked)], "broker", response)
 
 
+def _joining(size: int) -> Talk:
+    """A chain of subtopologies, each of which waits for the next one's partitions."""
+    parts = min(size // 57, 2490)
+    chain = [Part(sinks=["r0"], sources=["words"])]
+    chain += [Part(repartition={f"r{at}": 0}, sinks=[f"r{at + 1}"]) for at in range(parts)]
+    asked = joining(*reversed(chain))
+    sizes = frame(b"\0\0\0\1" + bytes(8) + b"\xff\xff" + bytes(8))
+    return Talk(_channel(_MUTATIONS), [("client", asked), ("broker", sizes)], "client", asked)
+
+
 def _metadata_asked(size: int) -> Talk:
     asked = _asked(api.METADATA, 9, _array(b"\x01\0", size) + bytes(4))
     return Talk(_channel(_MUTATIONS), [], "client", asked)
@@ -444,6 +455,7 @@ CASES: Final = (
     Case("CreateTopics 7", "configs", 3 * MIB, _created_configs),
     Case("CreatePartitions 3", "topics", 4 * MIB, _mutation(api.CREATE_PARTITIONS, 3, bytes(4) + b"\x01\0")),
     Case("DeleteTopics 5", "topics", 4 * MIB, _mutation(api.DELETE_TOPICS, 5, b"", tail=bytes(5))),
+    Case("StreamsGroupHeartbeat 1", "a chain of subtopologies", MIB, _joining),
     Case("ListPartitionReassignments 1", "topics", MIB, _listed),
     Case("ListPartitionReassignments 1", "response", 16 * MIB, _listed_response),
     Case("FindCoordinator 4", "response", 2 * MIB, _gateway(api.FIND_COORDINATOR, 4, lambda n: (

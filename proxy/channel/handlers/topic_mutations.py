@@ -423,6 +423,8 @@ def _store_sizes(
 # fields behind the topology.
 
 _COORDINATOR_LOAD_IN_PROGRESS: Final = 14
+# Reading a byte of a topology and what follows takes as long as reading this many more of other requests.
+_TOPOLOGY_WEIGHT: Final = 7
 _NAME_CHARACTERS_MAX: Final = 249  # of a topic; no broker creates one with a longer name
 
 
@@ -488,20 +490,36 @@ def streams_request(
         return direction.await_responses()
     frame = copied(buf, pos, pos + 4 + length)
     fields_at = fields_of(frame, body - pos, len(frame), head)
-    topology = direction.parse(streams.read_topology, frame, fields_at)
-    if topology is None:
+    weight = _TOPOLOGY_WEIGHT * len(frame)
+    if state.lookup is None:
+        names = direction.parse(streams.read_names, frame, fields_at, weight=weight)
+        if names is None:
+            return direction.verdict.order
+        if not names:
+            return _forward_unchanged(state, correlation_id, version)
+        asked = [TopicMutation(name, NO_TOPIC_ID, 0, 0, 0) for name in names]
+        request_sizes(direction, frame, body - pos, correlation_id, asked)
+        _know_recent(state, names, now_ms)
         return direction.verdict.order
-    if not topology:
-        return _forward_unchanged(state, correlation_id, version)
-    names = streams.names_of(topology)
-    asked = [TopicMutation(name, NO_TOPIC_ID, 0, 0, 0) for name in names]
-    lookup = request_sizes(direction, frame, body - pos, correlation_id, asked)
-    if lookup is None:
+    if state.lookup.pending:
+        return direction.await_responses()
+    created = direction.parse(
+        streams.read_new_partitions, frame, fields_at, state.lookup.sizes, weight=weight
+    )
+    if created is None:
         return direction.verdict.order
-    recent = state.engine.mutations.sizes
-    sizes = {name: lookup.sizes.get(name) or recent.get(name, now_ms) or 0 for name in names}
-    created = streams.new_partitions(topology, {name: size for name, size in sizes.items() if size})
+    state.lookup = None
     return _join(direction, frame, fields_at, head, created, now_ms)
+
+
+def _know_recent(state: ChannelState, names: Sequence[str], now_ms: int) -> None:
+    """Take the sizes of topics that were created moments ago as known, unless the broker has others."""
+    recent = state.engine.mutations.sizes
+    assert state.lookup is not None, "the sizes are looked up"
+    for name in names:
+        size = recent.get(name, now_ms)
+        if size:
+            state.lookup.sizes[name] = size
 
 
 def _join(

@@ -17,3 +17,8 @@ def test_worst_frame_is_not_read_on_the_loop(case: Case) -> None:
     taken = run(case.make(min(SIZE, case.bytes_max - 400)))
     assert taken.ended == case.ends
     assert taken.loop_ms < LOOP_MS_MAX
+
+
+def test_partitions_of_a_long_topology_are_not_derived_on_the_loop() -> None:
+    (case,) = (case for case in CASES if case.name.startswith("StreamsGroupHeartbeat"))
+    assert run(case.make(SIZE)).loop_ms < 8
