@@ -1,8 +1,8 @@
 """Sluice's own Metadata connection: reads the brokers every few seconds, and reports why that fails.
 
 A broker that belongs to another cluster than before is passed over: addresses are reused, and clients would be
-connected to that one. Only if a configured address leads there, and none to the cluster known before, it is the cluster
-from now on, as after a cluster was made anew.
+connected to that one. Only if a configured address leads there, and for several rounds none to the cluster known
+before, it is the cluster from now on, as after a cluster was made anew.
 
 One short connection per round. While no broker responds, rounds are repeated with a growing pause, and the listeners
 stay bound.
@@ -28,6 +28,8 @@ from proxy.system.logs import event
 
 _POLL_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+# A cluster that does not respond in so many rounds, in 9 s or more, may be replaced by another one.
+_ROUNDS_WITHOUT_MIN: Final = len(_RETRY_SECONDS)
 RESPONSE_SECONDS_MAX: Final = 5.0
 # Names that are looked up at a time; one may take as long as the system's resolver likes.
 _LOOKUPS_MAX: Final = 16
@@ -96,7 +98,7 @@ class Poller:
             self._other = None
             found = await first_response(targets, self._ask, RESPONSE_SECONDS_MAX)
         except OSError as error:
-            if self._other is None:
+            if self._other is None or self._failures < _ROUNDS_WITHOUT_MIN:
                 self._failed(str(error))
                 self._failures += 1
                 return _RETRY_SECONDS[min(self._failures, len(_RETRY_SECONDS)) - 1]
