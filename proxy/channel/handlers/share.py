@@ -59,11 +59,13 @@ class _ShareResponse(Owed):
 
     Args:
         may_acquire: whether it may contain records for a limited client.
+        without_room: whether it has no room for records, since their number in the request was set to 0.
     """
 
     _key: int
     _identity: Identity
     _may_acquire: bool
+    _without_room: bool
 
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
@@ -81,7 +83,8 @@ class _ShareResponse(Owed):
             if may_acquire:
                 decision = throttle.fetched(identity.fetch, length - 1, now_ms)
             else:
-                decision = throttle.delivered(identity.fetch, direction.frame_bytes, now_ms)
+                size = direction.frame_bytes if self._without_room else length - 1
+                decision = throttle.delivered(identity.fetch, size, now_ms)
             if decision is not ADMITTED:
                 mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)
                 direction.verdict.signal = True
@@ -116,12 +119,12 @@ def fetch_request(
     fields = _fields(buf, body, pos + 4 + length, head)
     if state.mute_until_ms > now_ms:
         _request_no_records(direction, buf, fields)
-        return _owe(state, head, may_acquire=False)
+        return _owe(state, head, may_acquire=False, without_room=True)
     if state.fetch_owed:
         if not fields.acknowledges:
             return direction.await_responses()
         _request_no_records(direction, buf, fields)
-        return _owe(state, head, may_acquire=False)
+        return _owe(state, head, may_acquire=False, without_room=True)
     decision = throttle.fetch(identity.fetch, now_ms)
     if decision is not ADMITTED:
         longest_ms = state.share_held_until_ms or now_ms + state.mute_limits.bounded(MS_UNBOUNDED, now_ms)
@@ -129,7 +132,7 @@ def fetch_request(
             state.share_held_until_ms = longest_ms
             return direction.wait(min(longest_ms, now_ms + decision.throttle_ms), held=True)
         _request_no_records(direction, buf, fields)
-        return _owe(state, head, may_acquire=False)
+        return _owe(state, head, may_acquire=False, without_room=True)
     max_bytes = throttle.fetch_max_bytes(identity.fetch, fields.max_bytes, now_ms)
     max_wait_ms = min(fields.max_wait_ms, identity.fetch.wait_ms_max)
     if max_bytes < fields.max_bytes or max_wait_ms < fields.max_wait_ms:
@@ -200,12 +203,14 @@ def _request_no_records(direction: ChannelDirection, buf: Buffer, fields: ShareF
     direction.verdict.patches += 1
 
 
-def _owe(state: ChannelState, head: RequestHead, *, may_acquire: bool) -> int:
+def _owe(state: ChannelState, head: RequestHead, *, may_acquire: bool, without_room: bool = False) -> int:
     """Owe the response; with `may_acquire` it may contain records for a limited client: one such request at a time."""
     _, key, version, correlation_id, _ = head
     identity = state.identity
     assert identity is not None, "the request direction has set it"
-    state.in_flight.append((correlation_id, version, _ShareResponse(key, identity, may_acquire)))
+    state.in_flight.append(
+        (correlation_id, version, _ShareResponse(key, identity, may_acquire, without_room))
+    )
     state.share_held_until_ms = 0
     state.fetch_owed |= may_acquire
     return 0

@@ -256,3 +256,14 @@ def test_raised_quota_ends_a_mute_that_nothing_waits_for() -> None:
     engine.update(engine.options, Definitions(static=StaticQuotas(consumer_default=1_000_000)), 100)
     talk.channel.reconsider()
     talk.asks(100, request(LIST_OFFSETS, 7, size=60, correlation_id=2))
+
+
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+def test_records_that_nothing_limits_are_counted_as_in_kafka(mode: str) -> None:
+    """Without the frame's length and the header's tags."""
+    limits = {"consumer_byte_rate": 1e9} if mode == "observe" else {"producer_byte_rate": 1e9}
+    talk = playbook(engine_with({Entity(client_id="a"): limits}, mode=mode), gateway=False)
+    talk.asks(0, asked())
+    came = share_response(SHARE_FETCH, 2, 1000)
+    talk.responds(0, came)
+    assert talk.quotas.fetch.total == len(came) - 5
