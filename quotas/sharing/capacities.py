@@ -39,7 +39,8 @@ from quotas.sharing.lease_values import Wish, factor_key, is_loan, loan_key, quo
 LEND_MS: Final = 50
 _RAISE_PART: Final = 0.002
 _LOWER_PART: Final = 0.005
-# A factor that is told is up to twice this below the real one, and never above it: a change of it concerns all rates.
+# A factor that is told is up to twice this below the real one, but at least a quarter of it, and never above it: a
+# change of it concerns all rates.
 _FACTOR_STEP: Final = 0.003
 # Of so many classes a division takes some milliseconds: it is made less often.
 _MANY: Final = 1000
@@ -300,8 +301,8 @@ class Capacities:
             key = factor_key(*place, promised=of_promised)
             if factor >= 1:
                 self._factors.pop(key, None)
-            elif not factor - 2 * _FACTOR_STEP <= self._factors.get(key, 1.0) <= factor:
-                self._factors[key] = max(0.0, factor - _FACTOR_STEP)
+            elif not max(factor / 4, factor - 2 * _FACTOR_STEP) <= self._factors.get(key, 1.0) <= factor:
+                self._factors[key] = max(factor / 2, factor - _FACTOR_STEP)
 
     def _resize_rates(self, leases: Leases, *, anew: bool = False) -> None:
         """Use the factors that were told now for the rates of this lessor.

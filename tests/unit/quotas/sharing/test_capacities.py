@@ -368,6 +368,17 @@ def test_classes_without_a_promise_have_a_factor_of_their_own() -> None:
     assert world.leases.told == {SHRINK_BARE: pytest.approx(0.1 - 0.003)}
 
 
+def test_classes_without_a_promise_keep_a_rate_however_many_they_are() -> None:
+    names = [f"bare-{number}" for number in range(400)]
+    world = World({"a": Terms(7.7e6, RATE), **{name: Terms(0, RATE) for name in names}}, factors={})
+    world.want(a=8, **dict.fromkeys(names, 8.0))
+    # 3 % together: a 400th of it each. A factor of 0 would be a rate of 0.
+    assert 0.5 / 400 <= world.leases.told[SHRINK_BARE] <= 1 / 400
+    told = world.leases.told
+    world.want(a=7.99)
+    assert world.leases.told == told
+
+
 def test_lessor_of_rates_uses_the_factors_that_it_was_told() -> None:
     terms = {"a": Terms(4e6, RATE), "bare": Terms(0, RATE), "free": Terms(1e6, RATE, exempt=True)}
     world = World(terms, factors={})
