@@ -134,10 +134,10 @@ class _Named:
         """Register that a connection waits.
 
         A connection that is muted after its request may have nothing more to send. It has if it is held, or was back
-        soon after its last mute.
+        soon after its last mute: a consumer that is far away needs a round trip more, and is never held.
         """
         before_ms = self.waiting.get(waiting)
-        if held or (before_ms is not None and now_ms <= before_ms + BACK_MS):
+        if held or (before_ms is not None and now_ms <= before_ms + WAITING_MS):
             self.returning[waiting] = until_ms
         self.waiting[waiting] = until_ms
 

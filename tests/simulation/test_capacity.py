@@ -173,6 +173,14 @@ def test_a_class_gains_nothing_by_connecting_anew() -> None:
     assert world.rate_of("b", 4000, 24_000) <= 1.02 * share_of("b") + 100_000 / 20
 
 
+def test_consumers_far_away_have_their_rate_and_borrow() -> None:
+    world = CapacityWorld(RATE, {"a": Terms(1 * MB, RATE)})
+    world.world.latency_range_ms = (160, 170)  # back 320 ms after each mute
+    world.add("a", 4, size=1_000_000, consumes=True)
+    world.world.run(30_000)
+    assert world.rate_of("a", 15_000, 30_000) >= 2.5 * MB
+
+
 def test_an_unpromised_class_with_large_requests_is_not_left_without_any() -> None:
     terms = {"a": Terms(6 * MB, RATE), "b": Terms(0, RATE)}
     world = CapacityWorld(RATE, terms, workers=2)
