@@ -79,6 +79,8 @@ class Engine:
         self._limiters: dict[LimiterKey, Limiter] = {}
         # Names whose first bytes another class pays for, and what each had counted before these.
         self._newcomers: dict[Throttle, int] = {}
+        # The same of those that have sent something: they get limiters of their own at their next use.
+        self._admitted: dict[Throttle, int] = {}
         # The bytes that new names' own limiters have to pay for, and the limiter that was charged with them first.
         self._first_bytes: dict[ScheduledLimiter, tuple[ScheduledLimiter, int]] = {}
         self._names_bytes = 0  # of users and client ids
@@ -230,7 +232,7 @@ class Engine:
         Called by the client's `Throttle`; the limiter is created or updated if necessary.
         """
         key, broker = throttle.key, throttle.broker
-        counted = self._newcomers.pop(throttle, throttle.total)
+        counted = self._newcomers.pop(throttle, self._admitted.pop(throttle, throttle.total))
         lent = self._lent
         limit, bucket = self.definitions.limit(key, throttle.user, throttle.client_id, lent=lent)
         capacity = self.definitions.capacity(key) if lent else None
@@ -303,10 +305,12 @@ class Engine:
             else:
                 newcomers.pay(size, now_ms)
         for throttle, counted in list(islice(self._newcomers.items(), NEWCOMERS_AT_ONCE)):
+            del self._newcomers[throttle]
             if throttle.total > counted:
                 throttle.attach_again()
-            del self._newcomers[throttle]  # the next ones have their turn
-            self._newcomers[throttle] = counted
+                self._admitted[throttle] = counted
+            else:
+                self._newcomers[throttle] = counted  # the next ones have their turn
 
     def release(self, limiter: Limiter, throttle: Throttle) -> None:
         """Detach a throttle from its limiter, which is removed with its last throttle. Called by the `Throttle`."""
@@ -315,6 +319,7 @@ class Engine:
         limiter_key = limiter.limiter_key
         if limiter_key is not None and limiter_key[1] == NEWCOMERS:
             self._newcomers.pop(throttle, None)
+            self._admitted.pop(throttle, None)
             return  # the limiter stays: another one would begin with another burst
         if not limiter.throttles and limiter_key is not None and self._limiters.get(limiter_key) is limiter:
             del self._limiters[limiter_key]

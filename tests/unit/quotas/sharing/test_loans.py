@@ -345,6 +345,21 @@ def test_names_that_fall_silent_keep_no_other_from_its_own_rate() -> None:
     assert process.rate() == pytest.approx(1, rel=0.05)
 
 
+def test_a_new_name_has_its_rate_soon_also_after_thousands_that_sent_once() -> None:
+    process = Process(below_a_default(**{PRODUCE.key: 1.0 * MB}))
+    process.begin()
+    process.rate()
+    for number in range(40_000):
+        silent = process.engine.client("", f"silent-{number}", 1).produce
+        silent.produce(silent.flow(), 1, process.now_ms)
+        if not number % NEWCOMERS_AT_ONCE:
+            process.now_ms += 50
+            process.step()
+    process.client = process.engine.client("", "late", 1).produce
+    process.flow = process.client.flow()
+    assert process.rate(3) == pytest.approx(1, rel=0.05)
+
+
 def test_a_class_of_many_names_is_measured_less_often_and_the_others_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
