@@ -14,7 +14,7 @@ from typing import Final
 from quotas.backtest import compiled_fair_queue as fair
 from quotas.backtest.compiler import Floats, Ints, compiled, inlined
 from quotas.limiters.limiter import GRACE_MS
-from quotas.limiters.schedule import POLL_MS_MAX, POLL_MS_MIN, SWEEP_MS
+from quotas.limiters.schedule import POLL_MS_MIN, SWEEP_MS
 from quotas.limiters.under_way import (
     BATCH_BYTES_MIN,
     BATCH_MS,
@@ -127,7 +127,7 @@ def produce(state: State, channel: int, size: int, now_ms: int) -> tuple[int, in
         flow[HELD_SINCE_MS] = now_ms
         flow[WAITED] = 1
     fair.put(places, queue, flows, channel, size)
-    poll_ms = max(POLL_MS_MIN, min(burst_ms // 2, POLL_MS_MAX), queue[COUNT])
+    poll_ms = max(POLL_MS_MIN, burst_ms // 2, queue[COUNT])
     flow[DUE_MS] = min(math.ceil(slot_ms), now_ms + poll_ms)
     return flow[DUE_MS], 0
 

@@ -10,8 +10,9 @@ their places are kept a moment longer (`FairQueue.sweep`).
 Waiting. A channel whose request has passed is muted until its next slot, and keeps a place in the queue (KIP-219). A
 Produce before its slot is held at its header, for at most `hold_seconds_max`; a Fetch before its slot gets an empty
 response with the remaining time. A limiter cannot end a mute or a hold early. So a mute is never longer than the
-requests ahead in the queue and one burst take, and a held Produce is decided on again after half a burst or
-half a second at the latest. Capacity that other channels give back is therefore used.
+requests ahead in the queue and one burst take, and a held Produce is decided on again after half a burst at the
+latest. Capacity that other channels give back is therefore used. New names have a burst of several seconds together
+(`classes.NEWCOMERS`); a held one of these is decided on again after POLL_MS_MAX.
 
 Bounds. A mute ends after `mute_seconds_max`. A Produce whose slot has not come within `hold_seconds_max` is refused and
 not charged: n producers with requests of s bytes have room for each request while n·s <= T·(hold + mute); with more,
@@ -31,6 +32,7 @@ The limit comes from `definitions`, the requests from `throttles.bandwidth`.
 from math import ceil
 from typing import Final
 
+from quotas.definitions.classes import NEWCOMERS
 from quotas.limiters.announced import ARRIVAL_MS, Announcements
 from quotas.limiters.batches import whole_batches
 from quotas.limiters.fair_queue import FairQueue
@@ -153,7 +155,9 @@ class ScheduledLimiter(VirtualSchedule):
             flow.due_ms = min(announcements.retry_at_ms(now_ms), flow.hold_end_ms)
             return Decision(hold_until_ms=flow.due_ms, reason="others announced what did not come")
         self._queue.put(flow, size - doubtful)
-        poll_ms = max(POLL_MS_MIN, min(self._burst_ms // 2, POLL_MS_MAX), len(self._queue.flows))
+        poll_ms = max(POLL_MS_MIN, self._burst_ms // 2, len(self._queue.flows))
+        if poll_ms > POLL_MS_MAX and self.limiter_key is not None and self.limiter_key[1] == NEWCOMERS:
+            poll_ms = max(POLL_MS_MAX, len(self._queue.flows))
         if announcements.flows:  # what they announce may be given back by then
             poll_ms = min(poll_ms, ARRIVAL_MS)
         flow.due_ms = min(ceil(slot_ms), now_ms + poll_ms, flow.hold_end_ms)

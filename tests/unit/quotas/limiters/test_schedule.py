@@ -70,6 +70,12 @@ def test_held_channel_asks_again_after_half_a_burst_at_the_latest() -> None:
     assert hold_ms(throttle.produce(second, MB, 0)) == 500
 
 
+def test_held_channel_asks_again_after_half_a_burst_of_some_seconds() -> None:
+    throttle, first, second = schedule(burst_seconds=4), Flow(), Flow()
+    throttle.produce(first, 20 * MB, 0)  # slot of the next: 6 s
+    assert hold_ms(throttle.produce(second, MB, 0)) == 2000  # as a backtest has it
+
+
 def test_hold_that_ends_without_a_slot_is_a_refusal_and_costs_nothing() -> None:
     throttle, first, second = schedule(hold_seconds_max=2), Flow(), Flow()
     throttle.produce(second, 1000, 0)
