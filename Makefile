@@ -101,20 +101,16 @@ format: $(VENV)/.stamp ## Let ruff put right what it can
 WITH_WORKERS := $(patsubst %,tests/integration/test_%.py,tls sasl capture quota_api drain relay replication \
   live_config own_things topic_quotas)
 
-# Unit tests first: they say in seconds what the others would say in minutes. Tests of brokers leave a third of two cores
-# idle: what computes runs beside them, and gives way to them. Attacks are alone: they measure what other clients feel.
+# Unit tests first: they say in seconds what the others would say in minutes. Spark computes while components wait. Tests of
+# brokers run alone: beside work at nice 10 they take a quarter longer, and those that measure rates fail.
 # .github/workflows/ci.yml runs the same parts on a machine each.
 .PHONY: test
 test: jars languages compiled chart-tools ## Every test: unit, then all that need real brokers, then what is shipped
 	$(MAKE) --no-print-directory unit
-	$(MAKE) --no-print-directory --jobs 2 --output-sync test-brokers test-beside
+	$(MAKE) --no-print-directory test-compiled
+	$(MAKE) --no-print-directory --jobs 2 --output-sync component spark
 	$(MAKE) --no-print-directory test-hostile
-
-.PHONY: test-beside
-test-beside:
-	nice -n 10 $(MAKE) --no-print-directory test-compiled
-	nice -n 10 $(MAKE) --no-print-directory spark
-	nice -n 10 $(MAKE) --no-print-directory component
+	$(MAKE) --no-print-directory test-brokers
 	$(MAKE) --no-print-directory test-workers
 	$(MAKE) --no-print-directory test-old
 
