@@ -85,6 +85,8 @@ def test_follower_waits_for_the_rate_of_one_side(rig: ReplicationRig, side: str,
         "set_by": "",
         "set_at": "",
         "enforced": True,
+        "changes_at": "",
+        "then": None,
     }
     assert f"{side}.replication.throttled.rate 300.0 kB/s of broker {holder}" in found["sentence"]
     assert found["waits"][0]["kind"] == "replication"

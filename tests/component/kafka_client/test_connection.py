@@ -103,7 +103,7 @@ async def test_password_file_that_cannot_be_used(tmp_path: Path, content: bytes 
 
 
 async def test_poller_logs_in_before_it_asks() -> None:
-    metadata = framed(RESPONSES[METADATA](version=1, brokers=[], topics=[]), correlation_id=1)
+    metadata = framed(RESPONSES[METADATA](version=2, brokers=[], topics=[]), correlation_id=1)
     async with broker(welcome(), verdict(), metadata) as found:
         assert (await polled(found, PLAIN)).problem == ""
     assert found.keys() == [SASL_HANDSHAKE, SASL_AUTHENTICATE, METADATA]
