@@ -24,7 +24,7 @@ from proxy.system.clock import now_ms
 from proxy.system.hosts import FleetContexts
 from quotas.definitions.classes import REPLICATION_BUCKET, Capacity, Terms
 from quotas.sharing.budgets import Budgets
-from quotas.sharing.capacities import Capacities
+from quotas.sharing.capacities import Capacities, stated_terms
 from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
@@ -242,9 +242,7 @@ def _budgets(
 
 def _replication(relay: "Relay", lessee: Lessee | Parts, *, alone: bool) -> ReplicationShares:
     def class_of(quota_key: str) -> tuple[Capacity, Terms] | None:
-        definitions = relay.engine.definitions
-        capacity = definitions.capacity(quota_key)
-        return None if capacity is None else (capacity, definitions.terms(quota_key, REPLICATION_BUCKET))
+        return stated_terms(quota_key, REPLICATION_BUCKET, relay.engine.definitions)
 
     return ReplicationShares(relay.replication, lessee, relay.reconsider, class_of, alone=alone)
 

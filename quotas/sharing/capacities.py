@@ -260,7 +260,7 @@ class Capacities:
         if quotas.capacity(quota_key_of(key)) is None:
             return 1.0
         quota_key, bucket, broker = limiter_key_of(key)
-        found = _terms(quota_key, bucket, quotas)
+        found = stated_terms(quota_key, bucket, quotas)
         if found is None or found[1].exempt:
             return 1.0
         capacity, terms = found
@@ -331,7 +331,7 @@ class Capacities:
         place = self._places.get(key)
         if place is None:
             quota_key, bucket, broker = limiter_key_of(rate_key(key))
-            found = _terms(quota_key, bucket, quotas)
+            found = stated_terms(quota_key, bucket, quotas)
             if found is None:
                 self._unplaced.add(key)
                 return
@@ -347,7 +347,7 @@ class Capacities:
         keys, self._unplaced = self._unplaced, set()
         for place, pool in list(self._pools.items()):
             for one in list(pool.classes.values()):
-                found = _terms(one.quota_key, one.bucket, quotas)
+                found = stated_terms(one.quota_key, one.bucket, quotas)
                 if found is None or place[1] != _broker(found[0], one.broker):
                     self._forget(pool, one, leases)
                     keys.add(one.key)
@@ -462,7 +462,7 @@ class Capacities:
             self._set(one.key, min(1.0, lent / pool.rate), 0.0, leases)
 
 
-def _terms(quota_key: str, bucket: BucketKey | None, quotas: Quotas) -> tuple[Capacity, Terms] | None:
+def stated_terms(quota_key: str, bucket: BucketKey | None, quotas: Quotas) -> tuple[Capacity, Terms] | None:
     """Return the capacity that a class shares, and its terms; None if none is stated."""
     capacity = quotas.capacity(quota_key)
     if capacity is None:

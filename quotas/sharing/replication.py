@@ -24,6 +24,7 @@ from quotas.replication.replication_quotas import Rate, ReplicationQuotas, Side
 from quotas.sharing.lease_values import Wish, loan_key
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.parts import Parts
+from quotas.sharing.uses import differs
 
 # ----------------------------------------------------------------------------------------------------
 # The demand of this process for each rate, from what passed lately and whether requests were held back.
@@ -118,10 +119,7 @@ class Demands:
 
 BROKERS_MAX: Final = 256  # with demands at a time; others have the default share, and borrow nothing
 _WANTED_MIN: Final = 0.01
-# What a side that is not held back wants of a capacity, so that it can grow; a demand that differs by less than the
-# next part is not worth a message.
-_LOAN_HEADROOM: Final = 1.25
-_DEMAND_PART: Final = 0.03
+_LOAN_HEADROOM: Final = 1.25  # what a side that is not held back wants of a capacity, so that it can grow
 _NEVER_MS: Final = 1 << 62
 _RATE: Final[Mapping[Side, str]] = MappingProxyType({"leader": LEADER_RATE, "follower": FOLLOWER_RATE})
 _UNTHROTTLED: Final[Mapping[Side, str]] = MappingProxyType(
@@ -243,9 +241,8 @@ class ReplicationShares:
     def _of_loan(self, key: str, wanted: float) -> Wish:
         """Return a demand for a part of a capacity: the last one, unless it differs by enough for a message."""
         last = self._wanted.get(key)
-        if last is not None and abs(wanted - last.wanted) <= _DEMAND_PART * last.wanted:
-            return last
-        return Wish(min(1.0, wanted), 1.0)
+        wish = Wish(min(1.0, wanted), 1.0)
+        return wish if last is None or differs(last, wish) else last
 
 
 def _of_rate(wanted: float) -> Wish:

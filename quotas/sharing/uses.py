@@ -51,6 +51,21 @@ _DEMAND_MIN: Final = 1e-5
 _WEIGHT_PART: Final = 8
 
 
+def differs(before: Wish | None, wish: Wish | None) -> bool:
+    """Whether a demand differs from the reported one by enough for a message.
+
+    >>> [differs(Wish(0.5, 1), wish) for wish in (Wish(0.51, 1), Wish(0.52, 1), Wish(0.5, 0), None)]
+    [False, True, True, True]
+    """
+    if before is None or wish is None:
+        return before is not wish
+    if (before.weight == 0) != (wish.weight == 0):
+        return True
+    return abs(wish.wanted - before.wanted) > _DEMAND_PART * before.wanted or abs(
+        wish.weight - before.weight
+    ) >= max(1, before.weight // _WEIGHT_PART)
+
+
 class Use:
     """What the class of one limiter uses of its capacity, and its demand there.
 
@@ -153,7 +168,7 @@ class Use:
         wanted = self._wanted(waiting, own, now_ms)
         weight = max(1, waiting) if wanted > own else 0
         wish = Wish(min(1.0, wanted), weight) if wanted > _DEMAND_MIN else None
-        if not self._differs(wish):
+        if not differs(self.wish, wish):
             return False
         self.wish = wish
         return True
@@ -206,14 +221,3 @@ class Use:
     def _is_busy(self, wanted: float, own: float, now_ms: int) -> bool:
         """Whether it has used all for a while: more than a burst that is refilled."""
         return now_ms >= self._busy_ms + _BUSY_MS and wanted > own * _BEGUN_PART
-
-    def _differs(self, wish: Wish | None) -> bool:
-        """Whether a demand differs from the reported one by enough for a message."""
-        before = self.wish
-        if before is None or wish is None:
-            return before is not wish
-        if (before.weight == 0) != (wish.weight == 0):
-            return True
-        return abs(wish.wanted - before.wanted) > _DEMAND_PART * before.wanted or abs(
-            wish.weight - before.weight
-        ) >= max(1, before.weight // _WEIGHT_PART)
