@@ -212,6 +212,15 @@ class _ChargedMutation(Owed):
         return direction.replace(length + 4, patched)
 
 
+def _limiting_throttle(state: ChannelState, now_ms: int) -> MutationThrottle | None:
+    """Return what counts the client's partition mutations; None if no quota limits them."""
+    assert state.identity is not None, "the request direction has set it"
+    if not state.engine.mutations.limiting():
+        return None
+    throttle = state.identity.quota.mutations
+    return throttle if throttle.limits(now_ms) else None
+
+
 def request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
@@ -221,12 +230,8 @@ def request(
     """
     length, key, version, correlation_id, _ = head
     state = direction.state
-    identity = state.identity
-    assert identity is not None, "the request direction has set it"
-    if not state.engine.mutations.limiting():
-        return _forward_unchanged(state, correlation_id, version)
-    throttle = identity.quota.mutations
-    if not throttle.limits(now_ms):
+    throttle = _limiting_throttle(state, now_ms)
+    if throttle is None:
         return _forward_unchanged(state, correlation_id, version)
     check_version(head)
     if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
@@ -478,10 +483,7 @@ def streams_request(
     length, key, version, correlation_id, _ = head
     state = direction.state
     state.note_session_timeout(0)
-    identity = state.identity
-    assert identity is not None, "the request direction has set it"
-    throttle = identity.quota.mutations
-    if not state.engine.mutations.limiting() or not throttle.limits(now_ms):
+    if _limiting_throttle(state, now_ms) is None:
         return _forward_unchanged(state, correlation_id, version)
     check_version(head)
     if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
