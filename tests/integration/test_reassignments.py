@@ -71,8 +71,11 @@ def test_refusals_are_kafkas_own(rig: ReassignmentRig, front: SluiceProcess) -> 
 
 
 @pytest.fixture
-def cordoned(rig: ReassignmentRig) -> Iterator[int]:
-    """Broker 1, with all its log directories cordoned (KIP-1066); it leads the topic "drained"."""
+def cordoned(rig: ReassignmentRig, front: SluiceProcess) -> Iterator[int]:
+    """Broker 1, with all its log directories cordoned (KIP-1066); it leads the topic "drained".
+
+    Ends when Sluice knows that they no longer are: it keeps what it knows of a broker for a while.
+    """
     rig.create("drained", [[1, 2]])
     words = ("--alter", "--entity-type", "brokers", "--entity-name", "1")
     tools.configs(rig.cluster.bootstrap(), *words, "--add-config", "cordoned.log.dirs=*")
@@ -80,6 +83,14 @@ def cordoned(rig: ReassignmentRig) -> Iterator[int]:
         yield 1
     finally:
         tools.configs(rig.cluster.bootstrap(), *words, "--delete-config", "cordoned.log.dirs")
+        # Broker 77 does not exist, and is complained of where broker 1 gives no reason to.
+        beside_none = asked((("drained", 0), (1, 77)))
+
+        def complains_of_77() -> bool:
+            ((_, outcome),) = rig.alter(front.bootstrap, beside_none).partitions
+            return "broker 77" in str(outcome.error_message)
+
+        until(complains_of_77, "Sluice knows that broker 1 is no longer cordoned")
 
 
 def test_cordoned_broker_is_refused_as_a_target_and_drained(

@@ -206,6 +206,9 @@ def test_gateways_of_kubernetes(kafka: Cluster, tmp_path: Path) -> None:
             return quotas.get(Entity("reports"), {}).get("producer_byte_rate")
 
         until(lambda: kept() == 4_000_000, "the other member has the quota")
-        said = shells[1].run("sluice fleet --admin $SLUICE_ADMIN__BIND")
-        assert "sluice-0" in said
-        assert "sluice-1" in said
+
+        def members() -> str:
+            return shells[1].run("sluice fleet --admin $SLUICE_ADMIN__BIND")
+
+        # A member that has just come learns who else there is with its next report to the holder.
+        until(lambda: {"sluice-0", "sluice-1"} <= set(members().split()), "each member is listed")
