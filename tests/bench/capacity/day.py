@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import repeat
 from random import Random
 from typing import Final, NamedTuple
 
@@ -65,6 +66,7 @@ class Client(NamedTuple):
 WEB: Final = Client("web", 4, 2_100_000)
 OTHERS: Final = (Client("orders", 2), Client("metrics", 2))
 CLIENTS: Final = (WEB, *OTHERS)
+INSTANCES: Final = tuple((client, instance) for client in CLIENTS for instance in range(client.instances))
 _MOST: Final = max(rate for _, rate in _HOURS)
 
 
@@ -85,6 +87,21 @@ def arrivals(client: Client, instance: int, brokers: int) -> Iterator[float]:
             yield at
 
 
+def due(brokers: int) -> Iterator[tuple[float, int]]:
+    """Yield when each record of all instances is due, in order, and the number of the instance that sends it.
+
+    >>> from itertools import islice
+    >>> sorted({number for _, number in islice(due(3), 1000)}) == list(range(len(INSTANCES)))
+    True
+    """
+    return heapq.merge(
+        *(
+            zip(arrivals(client, instance, brokers), repeat(number))
+            for number, (client, instance) in enumerate(INSTANCES)
+        )
+    )
+
+
 class Load:
     """All producers, and what became of their records."""
 
@@ -94,32 +111,24 @@ class Load:
         self._topic = topic
         self._partitions = partitions
         own = {"acks": "all", "linger.ms": 0, "max.in.flight.requests.per.connection": 5, "log_level": 0}
-        self._producers = {
-            (client, instance): Producer({"bootstrap.servers": bootstrap, "client.id": client.name, **own})
-            for client in CLIENTS
-            for instance in range(client.instances)
-        }
-        for producer in self._producers.values():
+        self._producers = [
+            Producer({"bootstrap.servers": bootstrap, "client.id": client.name, **own})
+            for client, _ in INSTANCES
+        ]
+        for producer in self._producers:
             producer.list_topics(topic, _READY_SECONDS)
 
     def run(self, began: float, brokers: int, ended: Callable[[], bool]) -> None:
         """Send each record when it is due."""
-        due = heapq.merge(
-            *(
-                ((at, number) for at in arrivals(client, instance, brokers))
-                for number, (client, instance) in enumerate(self._producers)
-            )
-        )
-        producers = list(self._producers.values())
-        for at, number in due:
+        for at, number in due(brokers):
             if ended():
                 return
             while (left := began + at - time.monotonic()) > 0:
-                for producer in producers:
+                for producer in self._producers:
                     producer.poll(0)
                 time.sleep(min(left, _PAUSE_SECONDS))
             late = time.monotonic() - began - at
-            producers[number].produce(
+            self._producers[number].produce(
                 self._topic,
                 bytes(RECORD_BYTES),
                 partition=self.sent % self._partitions,
@@ -136,7 +145,7 @@ class Load:
     def finish(self, seconds: float) -> None:
         """Wait for what is under way, so long in all."""
         deadline = time.monotonic() + seconds
-        for producer in self._producers.values():
+        for producer in self._producers:
             producer.flush(max(0.0, deadline - time.monotonic()))
 
 
