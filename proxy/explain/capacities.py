@@ -153,7 +153,7 @@ class CapacityWatch:
         for state in states:
             spare = state.left + sum(one.lent for one in state.classes)
             for one in state.classes:
-                binds = _binds(one, state.shrunk, state.rate)
+                binds = _binds(one, one.shrunk, state.rate)
                 if binds:
                     self._add(state, one, binds, spare, now_ms)
                 yield
@@ -219,7 +219,7 @@ class CapacityWatch:
         windows = Windows(_SUMS, "f") if found is None else found[0]
         self._classes[key] = windows, one, (state.rate, state.broker), now_ms
         windows.add(_LEVELS.index(binds), 1.0, now_ms)
-        for index, amount in enumerate((one.rate, one.lent, spare, state.shrunk), start=len(_LEVELS)):
+        for index, amount in enumerate((one.rate, one.lent, spare, one.shrunk), start=len(_LEVELS)):
             windows.add(index, amount, now_ms)
 
     def _expire(self, now_ms: int) -> None:

@@ -6,7 +6,8 @@ its *loan key*, whose shares are parts of the capacity. The demand for a loan ke
 
     d  demand       what the class uses, or more while its connections wait (`uses`)
     g  guaranteed   the smaller of d and its rate, at each process of its share of that; together at most the capacity,
-                    else they shrink as the rates do
+                    else they shrink as the rates do: first those of names below a default, which are without a bound,
+                    to what the others leave
     b  lent         what all g leave of the capacity, divided by weighted max-min fairness among the demands d - g; and
                     what is left then, among those with waiting connections
 
@@ -28,12 +29,12 @@ from itertools import accumulate
 from operator import add
 from typing import Final, NamedTuple, Protocol
 
-from quotas.definitions.classes import UNPROMISED_PART, Capacity, Terms, promised
+from quotas.definitions.classes import REPLICATION_BUCKET, UNPROMISED_PART, Capacity, Terms, promised
 from quotas.definitions.entities import BucketKey
 from quotas.definitions.kinds import REPLICATION_KEYS, capacity_key
 from quotas.limiters.limiter import ALL_BROKERS
 from quotas.sharing.budgets import limiter_key_of
-from quotas.sharing.lease_values import Wish, factor_key, is_loan, loan_key, quota_key_of, rate_key
+from quotas.sharing.lease_values import Rank, Wish, factor_key, is_loan, loan_key, quota_key_of, rate_key
 
 # Between two divisions of one capacity; and the parts of it that a loan must change by to be worth a message.
 LEND_MS: Final = 50
@@ -45,6 +46,8 @@ _FACTOR_STEP: Final = 0.003
 # Of so many classes a division takes some milliseconds: it is made less often.
 _MANY: Final = 1000
 _MANY_MS: Final = 250
+_WHOLE: Final[Mapping[Rank, float]] = {"named": 1.0, "default": 1.0, "unpromised": 1.0}
+_SUM_PART: Final = 1e-9  # by which a sum of parts may exceed the whole
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -97,6 +100,9 @@ class Quotas(Protocol):
     def terms(self, key: str, bucket: BucketKey) -> Terms:
         """Return the terms of the class whose requests count against this bucket."""
 
+    def names_bucket(self, key: str, bucket: BucketKey) -> bool:
+        """Whether an entry is about exactly this bucket."""
+
 
 class Leases(Protocol):
     """The lessor, as far as capacities need it."""
@@ -135,6 +141,7 @@ class ClassState(NamedTuple):
         lent: what it has beyond its rate.
         broker: where its requests are counted: with quotas for each broker, a capacity of the cluster has a class of
             each bucket and broker. ALL_BROKERS with quotas over all brokers.
+        shrunk: the part of its rate that it has at any time: 1 unless more is promised than there is.
     """
 
     quota_key: str
@@ -144,6 +151,7 @@ class ClassState(NamedTuple):
     rate: float
     lent: float
     broker: int = ALL_BROKERS
+    shrunk: float = 1.0
 
 
 class CapacityState(NamedTuple):
@@ -153,7 +161,7 @@ class CapacityState(NamedTuple):
         quota_key: producer_byte_rate for what brokers take, consumer_byte_rate for what they give.
         broker: ALL_BROKERS for a capacity of the cluster.
         rate: bytes/s.
-        shrunk: the part of its rate that each class has: 1 unless all together exceed the capacity.
+        shrunk: the part of its rate that each class with an entry has: 1 unless these together exceed the capacity.
         left: bytes/s that no class uses.
         classes: those with a demand.
     """
@@ -174,6 +182,7 @@ class _Class:
         key: of its loan.
         quota_key: of its rate.
         bucket: None if its name is too long to be in a key; then it borrows nothing.
+        rank: whose promise it is.
         promised: the rate that it has at any time, in bytes/s; a small one where none is promised.
         waits: whether connections wait for more than its processes have of its rate.
         lent: what it has beyond its rate, of what it wants.
@@ -185,6 +194,7 @@ class _Class:
     bucket: BucketKey | None
     broker: int
     terms: Terms
+    rank: Rank
     promised: float
     demand: float = 0.0
     waits: bool = False
@@ -203,16 +213,14 @@ class _Pool:
     """A capacity that is in use: its classes, and when it was divided last.
 
     Attributes:
-        shrunk: the part of its rate that each class has.
-        bare: the part of that which classes without a promised rate have.
+        shrunk: the part of its rate that each class has, by its rank.
     """
 
     rate: float
     classes: dict[str, _Class] = field(default_factory=dict)
     divided_ms: int = -_MANY_MS
     due: bool = True  # whether a demand has changed, or loans could not be raised yet
-    shrunk: float = 1.0
-    bare: float = 1.0
+    shrunk: dict[Rank, float] = field(default_factory=lambda: dict(_WHOLE))
     left: float = 0.0
 
 
@@ -264,8 +272,8 @@ class Capacities:
         if found is None or found[1].exempt:
             return 1.0
         capacity, terms = found
-        place = capacity_key(quota_key), _broker(capacity, broker)
-        return self._used.get(factor_key(*place, promised=bool(terms.rate)), 1.0)
+        rank = rank_of(quota_key, bucket, terms, quotas)
+        return self._used.get(factor_key(capacity_key(quota_key), _broker(capacity, broker), rank), 1.0)
 
     def lend(self, leases: Leases, changed: set[str], now_ms: int) -> None:
         """Divide the capacities again whose demands have changed.
@@ -297,8 +305,8 @@ class Capacities:
 
     def _set_factors(self, place: tuple[str, int], pool: _Pool) -> None:
         """Set what to tell about the rates of a capacity's classes."""
-        for of_promised, factor in ((True, pool.shrunk), (False, pool.shrunk * pool.bare)):
-            key = factor_key(*place, promised=of_promised)
+        for rank, factor in pool.shrunk.items():
+            key = factor_key(*place, rank)
             if factor >= 1:
                 self._factors.pop(key, None)
             elif not max(factor / 4, factor - 2 * _FACTOR_STEP) <= self._factors.get(key, 1.0) <= factor:
@@ -321,10 +329,19 @@ class Capacities:
         """Yield the capacities in use, as they were divided last."""
         for (quota_key, broker), pool in self._pools.items():
             classes = tuple(
-                ClassState(one.quota_key, one.bucket, one.terms, one.demand, one.rate, one.lent, one.broker)
+                ClassState(
+                    one.quota_key,
+                    one.bucket,
+                    one.terms,
+                    one.demand,
+                    one.rate,
+                    one.lent,
+                    one.broker,
+                    pool.shrunk[one.rank],
+                )
                 for one in pool.classes.values()
             )
-            yield CapacityState(quota_key, broker, pool.rate, pool.shrunk, pool.left, classes)
+            yield CapacityState(quota_key, broker, pool.rate, pool.shrunk["named"], pool.left, classes)
 
     def _learn(self, key: str, quotas: Quotas) -> None:
         """Register that the demand for a loan key has changed."""
@@ -338,8 +355,8 @@ class Capacities:
             capacity, terms = found
             place = self._places[key] = capacity_key(quota_key), _broker(capacity, broker)
             pool = self._pools.setdefault(place, _Pool(capacity.rate))
-            rate = promised(terms, capacity)
-            pool.classes[key] = _Class(key, quota_key, bucket, broker, terms, rate)
+            rank, rate = rank_of(quota_key, bucket, terms, quotas), promised(terms, capacity)
+            pool.classes[key] = _Class(key, quota_key, bucket, broker, terms, rank, rate)
         self._pools[place].due = True
 
     def _read_terms(self, quotas: Quotas, leases: Leases) -> None:
@@ -353,6 +370,7 @@ class Capacities:
                     keys.add(one.key)
                 else:
                     capacity, one.terms = found
+                    one.rank = rank_of(one.quota_key, one.bucket, one.terms, quotas)
                     pool.rate, one.promised = capacity.rate, promised(one.terms, capacity)
             pool.due = True
             if not pool.classes:
@@ -418,30 +436,46 @@ class Capacities:
 
     def _guarantee(self, pool: _Pool, classes: list[_Class], room: float, leases: Leases) -> float:
         """Set what each class has of its rate; returns what is left of the capacity."""
-        rates = [one.promised for one in classes]
+        pool.shrunk = dict(_WHOLE)
         wanted = [min(one.demand, one.promised) for one in classes]
-        pool.shrunk = pool.bare = 1.0
         if sum(wanted) > room:
-            # Classes that are promised nothing have no more together than one of them, before a promise is broken.
-            together = sum(one.promised for one in classes if not one.terms.rate)
-            if together > pool.rate * UNPROMISED_PART:
-                pool.bare = pool.rate * UNPROMISED_PART / together
-                rates = [one.promised * (1.0 if one.terms.rate else pool.bare) for one in classes]
-                wanted = [min(one.demand, rate) for one, rate in zip(classes, rates, strict=True)]
-        if sum(wanted) > room:
-            wanted = fill(wanted, rates, room)
-            largest = max((had / rate for had, rate in zip(wanted, rates, strict=True)), default=1.0)
-            pool.shrunk = max(largest, UNPROMISED_PART)  # where exempt classes use all of it
-        elif self._told is None:
+            wanted = self._shrunk(pool, classes, wanted, room)
+        if self._told is None and pool.shrunk["named"] == 1.0:
             # A share of a rate that is more than its process wants is lent, as a rate that is not wanted is.
-            for index, (one, rate) in enumerate(zip(classes, rates, strict=True)):
-                met, rest = leases.met(one.key, rate, pool.rate)
+            for index, one in enumerate(classes):
+                met, rest = leases.met(one.key, one.promised, pool.rate)
                 wanted[index] = min(wanted[index], met)
                 one.demand = min(one.demand, met + rest)
         for one, rate in zip(classes, wanted, strict=True):
             one.rate = rate
-            self._shrink(one, pool.shrunk * (1.0 if one.terms.rate else pool.bare), leases)
+            self._shrink(one, pool.shrunk[one.rank], leases)
         return max(0.0, room - sum(wanted))
+
+    def _shrunk(self, pool: _Pool, classes: list[_Class], wanted: list[float], room: float) -> list[float]:
+        """Set which part of its rate each rank has where more is wanted than there is; returns what each class has."""
+        least = pool.rate * UNPROMISED_PART
+        # Classes that are promised nothing have no more together than one of them, before a promise is broken.
+        together = sum(one.promised for one in classes if one.rank == "unpromised")
+        if together > least:
+            pool.shrunk["unpromised"] = least / together
+            wanted = _within(classes, wanted, pool.shrunk)
+        # Names below a default are without a bound: together they have what the others leave of their promises.
+        below = sum(want for one, want in zip(classes, wanted, strict=True) if one.rank == "default")
+        others = sum(wanted) - below
+        if others + below > room * (1 + _SUM_PART) and below > least:
+            parts = [one.promised if one.rank == "default" else 0.0 for one in classes]
+            had = fill(wanted, parts, max(least, room - others))
+            pool.shrunk["default"] = max(
+                (part / rate for part, rate in zip(had, parts, strict=True) if rate), default=1.0
+            )
+            wanted = _within(classes, wanted, pool.shrunk)
+        if sum(wanted) > room * (1 + _SUM_PART):
+            rates = [one.promised * pool.shrunk[one.rank] for one in classes]
+            wanted = fill(wanted, rates, room)
+            largest = max((had / rate for had, rate in zip(wanted, rates, strict=True)), default=1.0)
+            largest = max(largest, UNPROMISED_PART)  # where exempt classes use all of it
+            pool.shrunk = {rank: part * largest for rank, part in pool.shrunk.items()}
+        return wanted
 
     def _lend(
         self, pool: _Pool, classes: list[_Class], loans: list[float], left: float, leases: Leases
@@ -460,6 +494,20 @@ class Capacities:
                 continue
             one.loan = lent
             self._set(one.key, min(1.0, lent / pool.rate), 0.0, leases)
+
+
+def _within(classes: list[_Class], wanted: list[float], shrunk: Mapping[Rank, float]) -> list[float]:
+    """Return what classes want of rates that have shrunk."""
+    return [min(want, one.promised * shrunk[one.rank]) for one, want in zip(classes, wanted, strict=True)]
+
+
+def rank_of(quota_key: str, bucket: BucketKey | None, terms: Terms, quotas: Quotas) -> Rank:
+    """Return whose promise it is that a class has."""
+    if not terms.rate:
+        return "unpromised"
+    if bucket is None or bucket == REPLICATION_BUCKET or quotas.names_bucket(quota_key, bucket):
+        return "named"
+    return "default"
 
 
 def stated_terms(quota_key: str, bucket: BucketKey | None, quotas: Quotas) -> tuple[Capacity, Terms] | None:

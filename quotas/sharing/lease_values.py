@@ -20,7 +20,7 @@ missing one ends the session, and the next session begins with the whole state. 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 from msgspec import Meta
 
@@ -64,18 +64,21 @@ def is_loan(key: str) -> bool:
     return key.startswith(LOAN_MARK)
 
 
-def factor_key(quota_key: str, broker: int, *, promised: bool) -> str:
-    """Return the key of the factor of a capacity's classes.
+Rank = Literal["named", "default", "unpromised"]
+"""Whose promise is kept longest: of a class with an entry of its own, below a default, or of none."""
+
+
+def factor_key(quota_key: str, broker: int, rank: Rank = "named") -> str:
+    """Return the key of the factor of a capacity's classes of one rank.
 
     Args:
         quota_key: of the capacity.
         broker: of the capacity; -1 for that of the cluster.
-        promised: whether it is that of classes with a promised rate; else of those without.
 
-    >>> factor_key("producer_byte_rate", -1, promised=True)
-    '*producer_byte_rate@-1'
+    >>> factor_key("producer_byte_rate", -1), factor_key("producer_byte_rate", -1, "default")
+    ('*producer_byte_rate@-1', '*producer_byte_rate@-1 default')
     """
-    return f"{FACTOR_MARK}{quota_key}@{broker}{'' if promised else ' unpromised'}"
+    return f"{FACTOR_MARK}{quota_key}@{broker}{'' if rank == 'named' else ' ' + rank}"
 
 
 def is_factor(key: str) -> bool:

@@ -31,7 +31,7 @@ def classes(draw: st.DrawFn) -> dict[str, tuple[Terms, float]]:
 
 
 class Divided:
-    """A capacity that is divided once; no loans are in use.
+    """A capacity that is divided once; no loans are in use. Names that begin with "new" are below a default.
 
     Args:
         waiting: the connections of each class that wait for more than their processes have.
@@ -55,6 +55,9 @@ class Divided:
 
     def terms(self, key: str, bucket: BucketKey) -> Terms:
         return self.given[bucket.client_id or ""][0]
+
+    def names_bucket(self, key: str, bucket: BucketKey) -> bool:
+        return not (bucket.client_id or "").startswith("new")
 
     def demand(self, key: str) -> Wish | None:
         wanted = self.given[self.names[key]][1] / RATE
@@ -89,6 +92,18 @@ def test_all_together_have_at_most_the_capacity(given_classes: dict[str, tuple[T
     # A class keeps a thousandth of its rate where exempt ones use all.
     floor = UNPROMISED_PART * sum(given_classes[name][0].rate or RATE for name in others)
     assert total <= max(0.0, RATE - exempt) + floor + 1
+
+
+@given(classes(), classes())
+def test_names_below_a_default_take_little_from_others(
+    named: dict[str, tuple[Terms, float]], below: dict[str, tuple[Terms, float]]
+) -> None:
+    named = {name: (terms._replace(exempt=False), demand) for name, (terms, demand) in named.items()}
+    many = {f"new-{name}": (terms._replace(exempt=False), demand) for name, (terms, demand) in below.items()}
+    alone, beside = Divided(named, 1), Divided({**named, **many}, 1)
+    for name in (name for name, (terms, _) in named.items() if terms.rate):
+        # A small part each for these names and for classes that are promised nothing.
+        assert beside.parts(name)[0] >= alone.parts(name)[0] - 2 * UNPROMISED_PART * RATE - 1
 
 
 @given(classes())

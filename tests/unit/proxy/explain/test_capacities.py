@@ -26,7 +26,8 @@ def terms(rate: float, ceiling: float, weight: float = 1.0, *, exempt: bool = Fa
 
 
 def state(*classes: ClassState, left: float = 0.0, shrunk: float = 1.0, broker: int = -1) -> CapacityState:
-    return CapacityState(IN, broker, 8 * MB, shrunk, left * MB, classes)
+    each = tuple(own._replace(shrunk=shrunk) for own in classes)
+    return CapacityState(IN, broker, 8 * MB, shrunk, left * MB, each)
 
 
 def sampled(

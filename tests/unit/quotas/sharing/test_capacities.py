@@ -24,7 +24,7 @@ def loan_of(name: str, broker: int = ALL_BROKERS) -> str:
 
 
 class Stated:
-    """Definitions with one capacity."""
+    """Definitions with one capacity; names that begin with "new" are below a default."""
 
     def __init__(self, terms: Mapping[str, Terms], *, cluster: bool = True) -> None:
         self.revision = 1
@@ -37,6 +37,9 @@ class Stated:
     def terms(self, key: str, bucket: BucketKey) -> Terms:
         assert bucket.client_id is not None
         return self.classes[bucket.client_id]
+
+    def names_bucket(self, key: str, bucket: BucketKey) -> bool:
+        return not str(bucket.client_id).startswith("new")
 
 
 class Leases:
@@ -179,6 +182,28 @@ def test_many_classes_without_a_promise_take_nothing_from_one_that_is_promised()
     assert state.shrunk == 1.0
     each = [one.rate + one.lent for one in state.classes if one.bucket != BucketKey(None, "a")]
     assert each == pytest.approx([1e6 / 40] * 40)
+
+
+def test_names_below_a_default_take_nothing_from_one_that_is_promised() -> None:
+    many = {f"new{number}": Terms(1e6, 1e6) for number in range(20)}
+    world = World({"a": Terms(6e6, 6e6), **many})
+    world.want(a=8, **dict.fromkeys(many, 1))
+    # 2 of 8 MB/s are left for 20.
+    assert [world.capacities(rate_of(name)) for name in ("a", "new0")] == pytest.approx([1.0, 0.1])
+    (state,) = world.capacities.states()
+    assert state.shrunk == 1.0
+    assert sorted(one.rate for one in state.classes) == pytest.approx([0.1e6] * 20 + [6e6])
+    assert sorted(one.shrunk for one in state.classes) == pytest.approx([0.1] * 20 + [1.0])
+
+
+def test_names_below_a_default_keep_a_small_part_together() -> None:
+    many = {f"new{number}": Terms(1e6, 1e6) for number in range(20)}
+    world = World({"a": Terms(9e6, 9e6), **many})
+    world.want(a=9, **dict.fromkeys(many, 1))
+    # 3 % of 8 MB/s, and then all shrink: 9.24 are wanted of 8.
+    part = 8 / (9 + 8 * UNPROMISED_PART)
+    assert world.capacities(rate_of("a")) == pytest.approx(part)
+    assert world.capacities(rate_of("new0")) == pytest.approx(part * 8 * UNPROMISED_PART / 20)
 
 
 def test_a_class_without_a_promise_has_a_small_part_and_what_is_left() -> None:
@@ -339,8 +364,8 @@ def test_a_capacity_of_the_cluster_becomes_one_of_each_broker() -> None:
     assert [world.capacities(loan_of("a", broker)) * RATE for broker in (1, 2)] == pytest.approx([4e6, 4e6])
 
 
-SHRINK = factor_key(PRODUCE, ALL_BROKERS, promised=True)
-SHRINK_BARE = factor_key(PRODUCE, ALL_BROKERS, promised=False)
+SHRINK = factor_key(PRODUCE, ALL_BROKERS)
+SHRINK_BARE = factor_key(PRODUCE, ALL_BROKERS, "unpromised")
 
 
 def test_lessor_of_a_capacity_tells_by_how_much_rates_of_other_lessors_shrink() -> None:
@@ -405,6 +430,6 @@ def test_lessor_of_rates_uses_the_factors_that_it_was_told() -> None:
 def test_capacity_of_each_broker_shrinks_the_rates_of_its_own_classes() -> None:
     world = World({"a": Terms(4e6, RATE)}, cluster=False, factors={})
     world.leases.keys = [rate_of("a", 1), rate_of("a", 2)]
-    world.factors = {factor_key(PRODUCE, 2, promised=True): 0.5}
+    world.factors = {factor_key(PRODUCE, 2): 0.5}
     world.lend()
     assert [world.capacities(key) for key in world.leases.keys] == [1.0, 0.5]

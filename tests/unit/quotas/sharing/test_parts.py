@@ -160,7 +160,7 @@ def test_loans_of_all_classes_of_a_capacity_are_of_one_part() -> None:
     assert consumed != part_of_capacity("producer_byte_rate", 64)
 
 
-FACTOR = factor_key("producer_byte_rate", -1, promised=True)
+FACTOR = factor_key("producer_byte_rate", -1)
 
 
 def test_factor_is_told_to_all_and_is_no_share() -> None:
@@ -200,7 +200,7 @@ def test_more_factors_than_there_may_be_are_not_told_on() -> None:
         Lessee(TERMS, LesseeId("a", 1), 0),
         Lessee(TERMS, LesseeId("b", 2), 0),
     )
-    held = {factor_key("producer_byte_rate", broker, promised=True): 0.5 for broker in range(KEYS_MAX + 1)}
+    held = {factor_key("producer_byte_rate", broker): 0.5 for broker in range(KEYS_MAX + 1)}
     lessor.report(one.report(0)._replace(held={DEFAULT_KEY: 0.25, **held}), 0)
     lessor.report(other.report(0), 0)
     for _, grants in lessor.grants(0):
