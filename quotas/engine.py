@@ -27,7 +27,8 @@ from quotas.definitions.classes import NEWCOMERS, Capacity, Terms, promised
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import BucketKey
 from quotas.definitions.kinds import BY_KEY, CATCH_UP, CLIENT_KEYS, FETCH, MUTATION, PRODUCE, REQUEST, TOPIC
-from quotas.limiters.limiter import Budgets, Limiter, LimiterKey
+from quotas.limiters.limiter import Budgets, Lendable, Limiter, LimiterKey
+from quotas.limiters.savings import Savings
 from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
 from quotas.throttles import figures
@@ -81,8 +82,9 @@ class Engine:
         self._newcomers: dict[Throttle, int] = {}
         # The same of those that have sent something: they get limiters of their own at their next use.
         self._admitted: dict[Throttle, int] = {}
-        # The bytes that new names' own limiters have to pay for, and the limiter that was charged with them first.
-        self._first_bytes: dict[ScheduledLimiter, tuple[ScheduledLimiter, int]] = {}
+        # What limiters have to pay for: how many bytes, which limiter of new names has paid them first, and what the
+        # limiter itself had counted with them.
+        self._advanced: dict[ScheduledLimiter, tuple[ScheduledLimiter, int, int]] = {}
         self._names_bytes = 0  # of users and client ids
         self._now_ms = 0  # when clients were last looked at
         self.mutations = MutationQuotas(self)
@@ -240,7 +242,10 @@ class Engine:
             return limit, self._class_limiter(throttle, counted, capacity, limit, bucket, now_ms)
         if limit is None:
             return None, None
-        return limit, self._limiter((key, bucket, broker), limit, None, now_ms)
+        found = self._limiter((key, bucket, broker), limit, None, now_ms)
+        if isinstance(found, ScheduledLimiter):
+            found.savings = None  # it may have shared a capacity before
+        return limit, found
 
     @property
     def _lent(self) -> bool:
@@ -277,12 +282,17 @@ class Engine:
             bucket = NEWCOMERS
             terms = self.definitions.terms(key, bucket)
         found = self._limiter((key, bucket, broker), promised(terms, capacity), terms, now_ms)
-        if new and charged > 0 and isinstance(found, ScheduledLimiter):
-            found.use_up_burst(now_ms)
-            found.delivered(charged, now_ms)
-            newcomers = self._limiters.get((key, NEWCOMERS, broker))
-            if isinstance(newcomers, ScheduledLimiter):
-                self._first_bytes[found] = newcomers, charged
+        if isinstance(found, ScheduledLimiter):
+            if named or bucket == NEWCOMERS:
+                found.savings = None
+            elif found.savings is None:
+                found.savings = Savings(self)
+            if new and charged > 0:
+                found.use_up_burst(now_ms)
+                found.delivered(charged, now_ms)
+                newcomers = self._limiters.get((key, NEWCOMERS, broker))
+                if isinstance(newcomers, ScheduledLimiter):
+                    self._advanced[found] = newcomers, charged, found.used()
         return found
 
     def _limiter(self, limiter_key: LimiterKey, rate: float, terms: Terms | None, now_ms: int) -> Limiter:
@@ -293,17 +303,57 @@ class Engine:
             self._limiters[limiter_key] = found
         return found
 
+    def advance(self, limiter: Lendable, part: int, size: int, now_ms: int) -> bool:
+        """Let new names pay first for a part of a request of `size` bytes; False if they have no room."""
+        newcomers = self._newcomers_of(limiter, now_ms)
+        if (
+            newcomers is None
+            or newcomers.waits
+            or newcomers.room_in_ms(0, now_ms, consumes=False, alone=True)
+        ):
+            return False
+        self._pay_first(newcomers, limiter, part, int(limiter.used()) + size, now_ms)
+        return True
+
+    def charge(self, limiter: Lendable, part: int, now_ms: int) -> None:
+        """Let new names pay first for bytes that a limiter has counted and not paid for."""
+        newcomers = self._newcomers_of(limiter, now_ms)
+        if newcomers is not None:
+            self._pay_first(newcomers, limiter, part, int(limiter.used()), now_ms)
+
+    def _newcomers_of(self, limiter: Lendable, now_ms: int) -> ScheduledLimiter | None:
+        """Return the limiter of new names beside another one."""
+        assert limiter.limiter_key is not None, "a limiter of a class has a key"
+        key, _, broker = limiter.limiter_key
+        capacity = self.definitions.capacity(key)
+        if capacity is None:
+            return None
+        terms = self.definitions.terms(key, NEWCOMERS)
+        found = self._limiter((key, NEWCOMERS, broker), promised(terms, capacity), terms, now_ms)
+        return found if isinstance(found, ScheduledLimiter) else None
+
+    def _pay_first(
+        self, newcomers: ScheduledLimiter, limiter: Lendable, part: int, counted: int, now_ms: int
+    ) -> None:
+        assert isinstance(limiter, ScheduledLimiter), "only these save"
+        before = self._advanced.pop(limiter, None)
+        if before is not None:  # it has paid for that: otherwise it would not have come to its slot
+            _repay(*before[:2], now_ms)
+        newcomers.delivered(part, now_ms)
+        newcomers.uncounted += part
+        self._advanced[limiter] = newcomers, part, counted
+
     def admit_newcomers(self, now_ms: int) -> None:
         """Give new names that have sent something a limiter of their own, from their next use on.
 
-        What such limiters have paid for is given back to the newcomers.
+        What limiters have paid for is given back to the newcomers.
         """
-        for own, (newcomers, size) in list(islice(self._first_bytes.items(), NEWCOMERS_AT_ONCE)):
-            del self._first_bytes[own]
-            if own.used() + own.credit_bytes(now_ms) < 0:  # some of its debt of then is left
-                self._first_bytes[own] = newcomers, size
+        for own, (newcomers, size, counted) in list(islice(self._advanced.items(), NEWCOMERS_AT_ONCE)):
+            del self._advanced[own]
+            if own.used() - counted + own.credit_bytes(now_ms) < 0:  # some of its debt of then is left
+                self._advanced[own] = newcomers, size, counted
             else:
-                newcomers.pay(size, now_ms)
+                _repay(newcomers, size, now_ms)
         for throttle, counted in list(islice(self._newcomers.items(), NEWCOMERS_AT_ONCE)):
             del self._newcomers[throttle]
             if throttle.total > counted:
@@ -324,7 +374,7 @@ class Engine:
         if not limiter.throttles and limiter_key is not None and self._limiters.get(limiter_key) is limiter:
             del self._limiters[limiter_key]
             if isinstance(limiter, ScheduledLimiter):
-                self._first_bytes.pop(limiter, None)
+                self._advanced.pop(limiter, None)
             if self.budgets is not None:
                 self.budgets.end(limiter)
 
@@ -439,3 +489,8 @@ class Engine:
                 *throttle.totals(),
                 throttle.debt_bytes(now_ms),
             )
+
+
+def _repay(newcomers: ScheduledLimiter, size: int, now_ms: int) -> None:
+    """Give new names back what they have paid first: it was never their use."""
+    newcomers.uncounted -= newcomers.pay(size, now_ms)

@@ -96,11 +96,12 @@ class VirtualSchedule:
         """Return the bytes that passed beyond the burst and are not paid for yet."""
         return max(0.0, (self._paid_ms - self._burst_ms - now_ms) * self._rate)
 
-    def pay(self, size: int, now_ms: int) -> None:
-        """Pay for `size` bytes at once: another limiter has paid for them."""
+    def pay(self, size: int, now_ms: int) -> int:
+        """Pay for `size` bytes at once, since another limiter has paid for them; returns how many were still owed."""
         before_ms = self._paid_ms
         self._paid_ms = min(before_ms, max(float(now_ms), before_ms - size / self._rate))
         self._returned_ms += before_ms - self._paid_ms
+        return int((before_ms - self._paid_ms) * self._rate)
 
     def _charge(self, size: int, now_ms: int) -> None:
         """Move the schedule on by `size` bytes; credit older than the burst is lost."""

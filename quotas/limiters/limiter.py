@@ -176,6 +176,7 @@ class Flow:
     announced: int = 0  # bytes that are charged and have not arrived
     announced_ms: int = 0  # when they were charged
     lost: int = 0  # bytes returned because they did not arrive in time; charged again on arrival
+    saved: int = 0  # of a Produce that has passed: bytes that were saved for it (`savings`)
     sample: tuple[int, int] = (0, 0)  # the sample of the rate in which they are recorded
     # The rest belongs to policy `schedule`.
     until_ms: int = 0  # the schedule's time after the charge of the request under way
@@ -195,7 +196,9 @@ class Flow:
     def forget(self) -> None:
         """Reset the state when the channel moves to another limiter; the old one has already removed the channel."""
         self.admitted = self.held_since_ms = -1
-        self.announced = self.lost = self.trusted = self.until_ms = self.granted = self.exposed = 0
+        self.announced = self.lost = self.trusted = self.until_ms = self.granted = self.exposed = (
+            self.saved
+        ) = 0
         self.tag = self.start = self.size = self.due_ms = self.hold_end_ms = 0
         self.queued = self.passed = self.waited = False
         self.wait_ms_max = MS_UNBOUNDED

@@ -26,6 +26,8 @@ Fetches at once, these bring no more than the burst. One part in EXPOSED_SHARE o
 otherwise an idle Fetch would keep busy ones waiting. If many Fetches wait for each other, they take turns. A Fetch
 whose channel closes, or that is at its broker for too long, is charged with all bytes that it may bring.
 
+A class of a capacity that no entry names saves for a Produce beyond its burst before it passes (`savings`).
+
 The limit comes from `definitions`, the requests from `throttles.bandwidth`.
 """
 
@@ -38,6 +40,7 @@ from quotas.limiters.batches import whole_batches
 from quotas.limiters.fair_queue import FairQueue
 from quotas.limiters.gcra import VirtualSchedule
 from quotas.limiters.limiter import ADMITTED, Counted, Decision, Flow, LimiterKey
+from quotas.limiters.savings import Savings
 from quotas.limiters.under_way import (
     CROWDED_WAIT_MS,
     EXPOSED_SHARE,
@@ -67,6 +70,7 @@ class ScheduledLimiter(VirtualSchedule):
         "_sweep_ms",
         "enforced",
         "limiter_key",
+        "savings",
         "throttles",
         "uncounted",
         "version",
@@ -79,6 +83,7 @@ class ScheduledLimiter(VirtualSchedule):
         self.version: object = None
         self.enforced = True
         self.limiter_key: LimiterKey | None = None
+        self.savings: Savings | None = None  # of a class of a capacity that no entry names
         self._expected = 0  # the size expected of the response to a channel's first Fetch
         self._fetches = FetchesUnderWay(now_ms)
         self._sweep_ms = now_ms
@@ -110,12 +115,17 @@ class ScheduledLimiter(VirtualSchedule):
         when they come.
         """
         charged = sum(flow.admitted for flow in self._fetches.flows)
+        if self.savings is not None:
+            self.savings.add(self._paid_ms, self._rate, now_ms)
+            charged += int(self.savings.bytes)
         return max(0.0, self._paid_ms - now_ms) * self._rate - charged
 
     def _under_way(self) -> tuple[Flow, ...]:
         return (*self._fetches.flows, *self._announcements.flows)
 
     def _change_rate(self, rate: float, fixed_ms: int, now_ms: int) -> None:
+        if self.savings is not None:
+            self.savings.add(self._paid_ms, self._rate, now_ms)
         super()._change_rate(rate, fixed_ms, now_ms)
         self._queue.lag_bytes = int(self._rate * self._burst_ms / 2)
         self._fetches.configure(self._rate, self._burst_ms)
@@ -140,7 +150,11 @@ class ScheduledLimiter(VirtualSchedule):
         slot_ms, _ = self._slot(flow, self._queue.enter(flow), self._burst_ms)
         suspended = doubtful > 0 and announcements.must_wait(flow, now_ms)
         if slot_ms <= now_ms and not suspended:
-            return self._pass(flow, flow.tag, size, size - doubtful, now_ms, self._burst_ms, doubtful)
+            covered = int(min(now_ms - slot_ms, float(self._burst_ms)) * self._rate)
+            lacking = 0 if self.savings is None else self._lacking(self.savings, flow, size, covered, now_ms)
+            if not lacking:
+                return self._pass(flow, flow.tag, size, size - doubtful, now_ms, self._burst_ms, doubtful)
+            slot_ms = now_ms + min(max(1.0, lacking / self._rate), float(POLL_MS_MAX))
         if flow.held_since_ms < 0:
             flow.held_since_ms = now_ms
             flow.hold_end_ms = now_ms + min(self._hold_ms_max, max(flow.hold_ms_max, POLL_MS_MIN))
@@ -163,6 +177,37 @@ class ScheduledLimiter(VirtualSchedule):
         flow.due_ms = min(ceil(slot_ms), now_ms + poll_ms, flow.hold_end_ms)
         return Decision(hold_until_ms=flow.due_ms, reason="held to its slot")
 
+    def _lacking(self, savings: Savings, flow: Flow, size: int, covered: int, now_ms: int) -> int:
+        """Return the bytes that are still to be saved for a Produce at its slot; with 0 it passes.
+
+        Args:
+            covered: the bytes of it that the burst covers.
+        """
+        savings.add(self._paid_ms, self._rate, now_ms)
+        beyond = max(0, size - covered)
+        saved = min(beyond, int(savings.bytes))
+        lacking = beyond - saved
+        if lacking and (
+            savings.advances is None or not savings.advances.advance(self, lacking, size, now_ms)
+        ):
+            savings.wait(size, now_ms + POLL_MS_MAX, now_ms)
+            return lacking
+        flow.saved = saved
+        savings.spend()
+        return 0
+
+    def _restore(self, flow: Flow, size: int, now_ms: int) -> None:
+        """Save again what a request had used of it, of which `size` bytes did not arrive."""
+        again = min(flow.saved, size)
+        if again and self.savings is not None:
+            self.savings.restore(again, now_ms)
+        flow.saved -= again
+
+    @property
+    def waits(self) -> bool:
+        """Whether a channel waits for its slot here."""
+        return bool(self._queue.flows)
+
     def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
         """Register that the admitted request has `missing` bytes still to arrive; late ones are given back
         (`take_back`).
@@ -174,6 +219,7 @@ class ScheduledLimiter(VirtualSchedule):
         """Give back the charge of announced bytes that did not arrive in time."""
         for expired in self._announcements.expire(now_ms):
             self._give_back(expired, expired.lost, now_ms)
+            self._restore(expired, expired.lost, now_ms)
 
     def request_arrived(self, flow: Flow) -> None:
         """Register that all bytes of the announced request have arrived."""
@@ -277,11 +323,20 @@ class ScheduledLimiter(VirtualSchedule):
         if not flow.passed or not self._pass_if_alone(flow, flow.start, size, now_ms, self._fetch_ahead_ms):
             place = self._place_bytes(flow, size)
             decision = self._pass(flow, flow.start, size, place, now_ms, self._fetch_ahead_ms)
+            if self.savings is not None and not self.savings.tried:
+                self._try(self.savings, now_ms)
         if now_ms < self._fetches.crowded_until_ms:
             rest_ms = self._fetches.rest_ms(flow, self._paid_ms - now_ms, now_ms)
             if rest_ms > decision.throttle_ms:
                 return self._rest(flow, rest_ms, now_ms)
         return decision
+
+    def _try(self, savings: Savings, now_ms: int) -> None:
+        """Have new names pay first for the first Fetch response beyond the burst: a broker alone knows its size."""
+        debt = int(self.debt_bytes(now_ms))
+        if debt and savings.advances is not None:
+            savings.tried = True
+            savings.advances.charge(self, debt, now_ms)
 
     def _rest(self, flow: Flow, rest_ms: int, now_ms: int) -> Decision:
         """Mute a channel to let other Fetches be at their brokers; it gets no place in the queue."""
@@ -345,7 +400,9 @@ class ScheduledLimiter(VirtualSchedule):
         if flow.admitted >= 0:
             self._charge(flow.exposed, now_ms)
         self._fetches.remove(flow)
-        self._give_back(flow, self._announcements.remove(flow, now_ms), now_ms)
+        lost = self._announcements.remove(flow, now_ms)
+        self._give_back(flow, lost, now_ms)
+        self._restore(flow, lost, now_ms)
         flow.held_since_ms = -1
 
     def _slot(self, flow: Flow, index: int, ahead_ms: int) -> tuple[float, float]:
@@ -380,6 +437,7 @@ class ScheduledLimiter(VirtualSchedule):
         queue.virtual = start
         flow.tag = start + size
         flow.waited = False
+        flow.saved = 0
         return True
 
     def _pass(
@@ -389,7 +447,7 @@ class ScheduledLimiter(VirtualSchedule):
         queue = self._queue
         queue.remove(flow)
         flow.held_since_ms = -1
-        self._charge(size, now_ms)
+        self._charge(size - flow.saved, now_ms)
         queue.record_passed(flow, start, size, doubtful)
         _, back_ms = self._slot(flow, queue.index_after(flow), ahead_ms)
         wait_ms = ceil(back_ms - now_ms)

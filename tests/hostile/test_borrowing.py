@@ -13,7 +13,7 @@ from tests.hostile.attacks import borrowing
 from tests.hostile.attacks.borrowing import BORROWINGS, Found
 
 SECONDS = 2.5
-NAMES = ("b-claims", "b-group", "b-names-in-turn", "b-new", "b-first")
+NAMES = ("b-claims", "b-group", "b-names-in-turn", "b-new", "b-first", "b-small-first")
 # What a loaded machine makes of such a time: bytes of before are read within it, and a process waits for its turn.
 LATE = 1.15
 LACKS_MAX = 0.3

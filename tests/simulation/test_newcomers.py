@@ -67,3 +67,49 @@ def test_a_new_name_for_each_request_takes_a_bounded_part(promised: int, stays_m
     at_once = NEWCOMERS_BURST_SECONDS * UNPROMISED_PART * RATE + 1 * MB
     assert sum(one.size for one in passed) <= 1.05 * part * RATE * SECONDS + at_once
     assert world.rate_of("a", BEGIN_MS, BEGIN_MS + SECONDS * 1000) >= 0.95 * promised
+
+
+def passed(world: CapacityWorld, until_ms: int) -> float:
+    """The bytes that all names but "a" have sent after BEGIN_MS, in proportion to the capacity."""
+    records = world.world.records
+    sizes = [
+        one.size for one in records if BEGIN_MS <= one.at_ms < until_ms and world.names[one.client] != "a"
+    ]
+    return sum(sizes) / RATE / ((until_ms - BEGIN_MS) / 1000)
+
+
+@pytest.mark.parametrize(("members", "workers"), [(1, 1), (2, 2)])
+@pytest.mark.parametrize("size", [1 * MB, 16 * MB])
+@pytest.mark.parametrize("together", [False, True], ids=["in turn", "together"])
+def test_a_small_request_first_does_not_excuse_a_large_one(
+    members: int, workers: int, size: int, together: bool
+) -> None:
+    """Names begin with 100 bytes, which the class of new names soon has room for, and go on with one large request."""
+    world = world_of(0.1 * MB, members=members, workers=workers)
+    for number in range(300):
+        start_ms = BEGIN_MS + 50 * number
+        world.add(f"new-{number}", size=100, start_ms=start_ms, stop_ms=start_ms + 1)
+        large_ms = BEGIN_MS + 15_000 if together else start_ms + 200
+        world.add(f"new-{number}", size=size, start_ms=large_ms, stop_ms=large_ms + 1)
+    seconds = 30
+    until_ms = BEGIN_MS + seconds * 1000
+    world.world.run(until_ms)
+    # They are promised 30 MB/s, and "a" 4 of 8: they share the other 4. Besides, what new names may have at once is a
+    # quarter of a second, and one request more in each process.
+    at_once = NEWCOMERS_BURST_SECONDS * UNPROMISED_PART + members * workers * size / RATE
+    assert passed(world, until_ms) <= 1.02 * 4 / 8 + at_once / seconds
+    assert world.rate_of("a", BEGIN_MS, until_ms) >= 0.97 * 4 * MB
+
+
+@pytest.mark.parametrize("rest", [1.5 * MB, 4 * MB], ids=["little more than they are promised", "a half"])
+def test_a_class_without_an_entry_has_its_rate_with_large_requests(rest: float) -> None:
+    """A request is ten seconds of the rate: each waits until it is paid for, or new names pay first."""
+    world = CapacityWorld(RATE, {"a": Terms(RATE - rest, RATE - rest), "b": Terms(0.1 * MB, 0.1 * MB)})
+    world.definitions.put(Entity(client_id=DEFAULT), {PRODUCE.key: 0.1 * MB}, "test")
+    world.add("a", 8)
+    for number in range(10):
+        world.add(f"new-{number}", size=1 * MB, start_ms=BEGIN_MS)
+    world.world.run(BEGIN_MS + 101_000)
+    for number in range(10):
+        rate = world.rate_of(f"new-{number}", BEGIN_MS + 1000, BEGIN_MS + 101_000)
+        assert rate >= 0.79 * 0.1 * MB  # a request is a tenth of what is counted

@@ -48,6 +48,7 @@ _NAMES: Final = 200
 _NAMES_IN_TURN: Final = 40
 _NAMES_AT_A_TIME: Final = 50
 _LARGEST: Final = 16 * 1024 * 1024
+_SMALL_FIRST: Final = 30  # that many defaults, and the neighbour's rate, are less than the capacity
 _USED_SECONDS: Final = 3.0  # of a loan, before its user stops
 
 
@@ -143,6 +144,24 @@ def always_new(name: str) -> Iterator[bytes]:
     return map(request, itertools.count())
 
 
+def small_first(name: str) -> Iterator[tuple[bytes, bytes]]:
+    """Two requests of a name each: a few bytes, and as much as a request may have."""
+
+    def requests(number: int) -> tuple[bytes, bytes]:
+        own = f"{name}/{number}"
+        return wire.produce(own, bytes(100)), wire.produce(own, bytes(_LARGEST))
+
+    return map(requests, itertools.count())
+
+
+def asks_small_first(client: Client, requests: Iterator[tuple[bytes, bytes]]) -> None:
+    """Be known by a small request, and then send a large one."""
+    small, large = next(requests)
+    asks_once(client, small)
+    time.sleep(0.2)
+    asks_once(client, large)
+
+
 def at_once(count: int) -> Run:
     """Connections of a name each."""
 
@@ -231,6 +250,13 @@ BORROWINGS: Final = (
         # What all new names together may send at once.
         MEGABYTE + 500 + int(CAPACITY * UNPROMISED_PART * NEWCOMERS_BURST_SECONDS),
     ),
+    Borrowing(
+        "b-small-first",
+        f"{_SMALL_FIRST} connections: a new client id below a default, 100 bytes, then 16 MiB",
+        connections(_SMALL_FIRST, small_first, asks_small_first),
+        _UNPROMISED,
+        _LARGEST + 500 + int(CAPACITY * UNPROMISED_PART * NEWCOMERS_BURST_SECONDS),
+    ),
 )
 
 
@@ -238,7 +264,7 @@ def _quotas() -> str:
     """Return the quotas file: those that have no entry are what their attacks are about."""
     own = (each.name for each in BORROWINGS if each.part == _PART and each.name != "b-group")
     group = '[[group]]\nname = "crowd"\nclient_ids = ["b-group/*"]\n'
-    each = '[[group]]\nname = "each"\nclient_ids = ["b-first/*"]\nbudget = "each"\n'
+    each = '[[group]]\nname = "each"\nclient_ids = ["b-first/*", "b-small-first/*"]\nbudget = "each"\n'
     return "".join(
         (
             f'[[capacity]]\nscope = "broker"\nin = {CAPACITY}\n',
