@@ -47,12 +47,12 @@ from protocol.api import API_NAMES, MAX_VERSION, flexible
 from protocol.errors import TruncatedError
 from protocol.header import RequestHead
 from protocol.messages.fetch_session import SessionTable
+from protocol.messages.sasl_exchange import SaslExchange
 from protocol.walks.fetch import FetchWalk
 from protocol.walks.produce import ProduceWalk
 from protocol.walks.walk import OTHER_TOPICS, TOPIC_SIZE_BYTES, Walk
 from proxy.channel.errors import PeerError
 from proxy.channel.own import Guarded
-from proxy.channel.sasl_exchange import SaslExchange
 from proxy.channel.settings import ANONYMOUS, ChannelSettings
 from proxy.channel.verdict import AGAIN, IN_FLIGHT_MAX, MORE, REFUSE, REPLACE, WAIT, Intake, Job, Verdict
 from proxy.system.stats import Stats

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.messages.sasl import NAME_BYTES_MAX, bearer_name, plain_name, scram_name
-from proxy.channel.sasl_exchange import SaslExchange
+from protocol.messages.sasl_exchange import SaslExchange
 
 # What the patterns know, so that random tokens come near to valid ones.
 PARTS = st.sampled_from(b"n,|,|a=|n=|,r=|=2C|=3D|\0|\x01|auth=Bearer |.|e30|tokenauth=true|v=".split(b"|"))

@@ -31,6 +31,7 @@ from typing import Final
 from protocol.api import MAX_VERSION, SASL_AUTHENTICATE
 from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.messages import sasl
+from protocol.messages.sasl_exchange import SaslExchange
 from proxy.channel.direction import (
     BARE_TOKEN,
     Buffer,
@@ -41,9 +42,12 @@ from proxy.channel.direction import (
     fields_of,
 )
 from proxy.channel.errors import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, PeerError
-from proxy.channel.sasl_exchange import UNKNOWN_USER, UNREAD_USER, SaslExchange
 from proxy.channel.verdict import MORE, PASS, Intake
 
+# The user of a connection with an unreadable principal: only client-id quotas apply to it.
+UNKNOWN_USER: Final = ""
+# The user instead, if such connections together get the default user's quotas, or those of an entry of their own.
+UNREAD_USER: Final = "<unknown>"
 REQUEST_FOLLOWS: Final = -1  # in place of a bare token's size: the exchange is over and a request follows
 
 # Requests from clients that are not authenticated yet.

@@ -1,7 +1,7 @@
 """One SASL exchange in transit: takes tokens and results in order, and finds the principal's name if it is readable.
 
-Only the broker decides. Sluice reads the name from the client's token and uses it when the broker's response says that
-the exchange has succeeded:
+Only the broker decides. The name is read from the client's token, and is valid when the broker's response says that the
+exchange has succeeded:
 
     PLAIN          one token, any response without an error
     OAUTHBEARER    an empty response without an error; with bytes, it says why the token was refused (RFC 7628), and the
@@ -9,18 +9,13 @@ the exchange has succeeded:
     SCRAM-*        the first token has the name, the second response has the broker's signature (v=...)
     all others     unreadable in transit (GSSAPI, AWS_MSK_IAM): any response without an error, and no name
 
-Only the name is kept between frames; no token, password, nonce, proof or signature (`sasl_tokens`).
+Only the name is kept between frames; no token, password, nonce, proof or signature (`protocol.messages.sasl`).
 """
 
 from typing import Final
 
 from protocol.messages import sasl
 from protocol.primitives import Buffer
-
-# The user of a connection with an unreadable principal: only client-id quotas apply to it.
-UNKNOWN_USER: Final = ""
-# The user instead, if such connections together get the default user's quotas, or those of an entry of their own.
-UNREAD_USER: Final = "<unknown>"
 
 _PLAIN: Final = "PLAIN"
 _BEARER: Final = "OAUTHBEARER"
