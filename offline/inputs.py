@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from offline.errors import InputError, reason
 from offline.schemas import layout_problem
-from protocol.capture import FILE_PREFIX, FILE_SUFFIX
+from protocol.capture import FILE_PREFIX, FILE_SUFFIX, SOURCE_KEY
 
 MARK: Final = "_SUCCESS"  # in the directory of a finished stage
 # Each reads results of those before it.
@@ -46,11 +46,17 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class CheckedFile(NamedTuple):
-    """A capture file, its number of rows, and why it cannot be used; "" if it can."""
+    """A capture file.
+
+    Attributes:
+        problem: why it cannot be used; "" if it can.
+        source: what it cannot know, if no proxy wrote it (`protocol.capture.SOURCE_KEY`); "" otherwise.
+    """
 
     path: str
     rows: int
     problem: str
+    source: str = ""
 
 
 # Before Spark starts.
@@ -148,16 +154,17 @@ def read_footers(paths: Sequence[str]) -> Iterator[CheckedFile]:
     """Read the Parquet footer of each file, and check that it is a capture; yield the results."""
     for name in paths:
         system, path = _resolve(name)
-        rows = 0
+        rows, said = 0, b""
         try:
             with system.open_input_file(path) as source:
                 file = pq.ParquetFile(source)
                 rows, problem = file.metadata.num_rows, layout_problem(file.schema_arrow)
+                said = (file.metadata.metadata or {}).get(SOURCE_KEY.encode(), b"")
         except FileNotFoundError:
             problem = "was there and is gone: a proxy that still captures there deletes its oldest files"
         except (pa.ArrowException, OSError, ValueError) as error:
             problem = f"is no whole Parquet file: cut off, or something else ({reason(error)})"
-        yield CheckedFile(name, rows, problem)
+        yield CheckedFile(name, rows, problem, said.decode("utf-8", "replace"))
 
 
 # Results of stages, and which runs they were made from.

@@ -303,9 +303,16 @@ class ApplyOptions:
 
 
 class IngestSettings(msgspec.Struct, frozen=True):
-    """The contents of `ingest/settings.json`; `by`: the quota entity that makes a client."""
+    """The contents of `ingest/settings.json`.
+
+    Attributes:
+        by: the quota entity that makes a client.
+        sources: what captures that no proxy wrote cannot know, each as "<grade>: <grounds>"
+            (`protocol.capture.SOURCE_KEY`); earlier releases did not write it.
+    """
 
     by: By
+    sources: tuple[str, ...] = ()
 
 
 class BacktestSettings(msgspec.Struct, frozen=True):

@@ -20,18 +20,21 @@ CLIENTS_FEW: Final = 20
 _GRADES: Final = ("high", "medium", "low")
 
 
-def confidence(*, seconds: int, clients: int, sample: float = 1.0) -> str:
+def confidence(*, seconds: int, clients: int, sample: float = 1.0, sources: Sequence[str] = ()) -> str:
     """Return how reliable a recommendation is: `high`, `medium` or `low`, with the reason.
 
     Args:
         seconds: the recorded time.
         clients: the number of clients.
         sample: the share of the connections that was captured, 0 to 1.
+        sources: what the captures cannot know, each as "<grade>: <grounds>" (`protocol.capture.SOURCE_KEY`).
 
     >>> confidence(seconds=8 * 86_400, clients=500)
     'high: 8.0 days of 500 clients'
     >>> confidence(seconds=1800, clients=500, sample=0.1)
     'low: 30 minutes recorded, so no daily peak; a tenth of a sample or less, so loads are estimates'
+    >>> confidence(seconds=8 * 86_400, clients=500, sources=["medium: from a packet capture"])
+    'medium: from a packet capture'
     """
     doubts: list[tuple[int, str]] = []
     if seconds < DAY_S:
@@ -49,10 +52,19 @@ def confidence(*, seconds: int, clients: int, sample: float = 1.0) -> str:
     if sample < 1:
         words = "a tenth of a sample or less" if sample <= 0.1 else f"a sample of {sample:.2f}"
         doubts.append((2, f"{words}, so loads are estimates"))
+    doubts += map(_source_doubt, sources)
     grade = max((weight for weight, _ in doubts), default=0)
     if not doubts:
         return f"high: {seconds / DAY_S:.1f} days of {clients} clients"
     return f"{_GRADES[grade]}: {'; '.join(text for _, text in doubts)}"
+
+
+def _source_doubt(source: str) -> tuple[int, str]:
+    """Return the number of a source's grade, the lowest if it names none, and its grounds."""
+    grade, _, grounds = source.partition(": ")
+    if grade in _GRADES and grounds:
+        return _GRADES.index(grade), grounds
+    return len(_GRADES) - 1, source
 
 
 def lowest(confidences: Sequence[str]) -> str:
@@ -138,12 +150,14 @@ class Tried:
 
     Attributes:
         gateway: whether the loads are those of all brokers together.
+        sources: what the captures cannot know (`confidence`).
     """
 
     direction: str
     candidates: Sequence[float]
     goal: Goal
     gateway: bool = False
+    sources: Sequence[str] = ()
 
     @property
     def within(self) -> str:
@@ -164,7 +178,7 @@ def direction_lines(
         seconds: the recorded time.
     """
     candidates, key = tried.candidates, KEYS[tried.direction]
-    sure = confidence(seconds=seconds, clients=len(waits), sample=tried.goal.sample)
+    sure = confidence(seconds=seconds, clients=len(waits), sample=tried.goal.sample, sources=tried.sources)
     lines = [
         Line(
             kind="default",

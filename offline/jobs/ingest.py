@@ -129,28 +129,32 @@ def run(spark: SparkSession, options: IngestOptions, store: Store) -> list[str]:
     """
     problems = Problems(lenient=options.lenient)
     try:
-        files = None if options.kafka else _files(spark, options, problems)
+        files, sources = (None, ()) if options.kafka else _files(spark, options, problems)
         with store.writing("ingest") as writer:
             captured = rows_of(spark, options, problems, writer) if files is None else files
-            said = _write(spark, captured, options, problems, writer)
+            said = _write(spark, captured, options, problems, writer, sources)
             writer.drop(KEPT)
             return said
     except (PySparkException, Py4JJavaError) as error:
         raise InputError(unreadable(error)) from error
 
 
-def _files(spark: SparkSession, options: IngestOptions, problems: Problems) -> DataFrame:
+def _files(
+    spark: SparkSession, options: IngestOptions, problems: Problems
+) -> tuple[DataFrame, tuple[str, ...]]:
+    """Return the rows of all files, and what these say of their sources, each once."""
     checked = list(read_footers(files_of(options.inputs)))
     problems.files([(found.path, -1, found.problem) for found in checked if found.problem])
     good = [found for found in checked if not found.problem]
     if not sum(found.rows for found in good):
         raise InputError(f"no requests in {', '.join(options.inputs)}: {len(good)} whole files, all empty")
     frame = spark.read.schema(ddl(CAPTURE)).parquet(*(found.path for found in good))
-    return frame.select(
+    rows = frame.select(
         *(column.name for column in CAPTURE if column.name != "partitions"),
         F.col("_metadata.file_path").alias("file"),
         F.col("_metadata.row_index").alias("row"),
     )
+    return rows, tuple(sorted({found.source for found in good if found.source}))
 
 
 def rows_of(spark: SparkSession, options: IngestOptions, problems: Problems, writer: Writer) -> DataFrame:
@@ -209,7 +213,12 @@ def parse(records: DataFrame, topic: str) -> DataFrame:
 
 
 def _write(
-    spark: SparkSession, captured: DataFrame, options: IngestOptions, problems: Problems, writer: Writer
+    spark: SparkSession,
+    captured: DataFrame,
+    options: IngestOptions,
+    problems: Problems,
+    writer: Writer,
+    sources: tuple[str, ...],
 ) -> list[str]:
     rows = _valid_rows(captured, problems)
     found = transform.processes(rows).collect()
@@ -228,8 +237,8 @@ def _write(
         raise InputError(_NOTHING_LEFT)
     frame = spark.createDataFrame(problems.noted, ddl(TABLES["ingest/problems"]))
     writer.table("problems", frame, files=1)
-    writer.put("settings.json", settings_text(IngestSettings(options.by)))
-    return [f"{count:,} requests of {len(found)} processes", *problems.summary_lines()]
+    writer.put("settings.json", settings_text(IngestSettings(options.by, sources)))
+    return [f"{count:,} requests of {len(found)} processes", *sources, *problems.summary_lines()]
 
 
 def _valid_rows(captured: DataFrame, problems: Problems) -> DataFrame:

@@ -88,7 +88,8 @@ class _Recommendation:
         self.before_after: list[DataFrame] = []
         self._goal = goal
         self._source = source
-        self._by = read_settings(IngestSettings, source.text("ingest/settings.json")).by
+        ingested = read_settings(IngestSettings, source.text("ingest/settings.json"))
+        self._by, self._sources = ingested.by, ingested.sources
         self._backtest = backtest_settings(source)
         self._span = span_of(source)
         self._seconds = source.read("demand/per_second").cache()
@@ -123,7 +124,7 @@ class _Recommendation:
             limit = limits(candidates, needs, loads, goal, direction, self._by)
             indexes = {override.client: override.index for override in limit.overrides}
             waits = _waits(effect, limit.default, indexes)
-            tried = Tried(direction, candidates, goal, self._backtest.gateway)
+            tried = Tried(direction, candidates, goal, self._backtest.gateway, self._sources)
             self.lines += direction_lines(tried, limit, waits, peak_before, span.recorded)
             self.needs += _need_rows(direction, candidates, limit, needs, indexes, waits)
             after = loads.passed(limit.default, [indexes])
@@ -190,7 +191,9 @@ class _Recommendation:
         )
 
     def _confidence(self, clients: int) -> str:
-        return confidence(seconds=self._span.recorded, clients=clients, sample=self._goal.sample)
+        return confidence(
+            seconds=self._span.recorded, clients=clients, sample=self._goal.sample, sources=self._sources
+        )
 
 
 def _waits(found: Effects, default: int, inputs: Mapping[Client, int]) -> dict[Client, int]:

@@ -39,6 +39,22 @@ def test_confidence_grows_with_the_recorded_time(seconds: int, clients: int, gra
     assert confidence(seconds=seconds, clients=clients).startswith(grade)
 
 
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        (["high: from packets"], "high: from packets"),
+        (["medium: from packets", "low: from counters"], "low: from packets; from counters"),
+        (["of no grade"], "low: of no grade"),
+        (["brilliant: by far"], "low: brilliant: by far"),
+    ],
+)
+def test_confidence_is_at_most_what_the_sources_of_the_captures_allow(
+    sources: list[str], expected: str
+) -> None:
+    assert confidence(seconds=10 * 86_400, clients=100, sources=sources) == expected
+    assert confidence(seconds=10, clients=100, sources=sources).startswith("low: 10 s recorded")
+
+
 @given(peaks=st.lists(st.floats(0, 1e12), min_size=1, max_size=50), count=st.integers(2, 30))
 def test_ladder_is_no_longer_than_asked_for(peaks: list[float], count: int) -> None:
     found = ladder(peaks, max(peaks), count)
