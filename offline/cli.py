@@ -15,6 +15,7 @@ from commandline.amounts import duration
 from commandline.arguments import Parser, add_command, not_installed
 from commandline.program import FAILED, OK, run_quietly
 from offline.errors import InputError, OfflineError, SetupError, reason
+from offline.imports import add_parser as add_import
 from offline.options import (
     ENGINE_ARGUMENTS,
     ENGINE_DEFAULTS,
@@ -96,6 +97,7 @@ def parser() -> argparse.ArgumentParser:
         else:
             command.set_defaults(work=_run_stages, stage=name)
             add_arguments(command.add_argument_group("Spark"), SparkOptions)
+    add_import(commands)
     add_replay(commands)
     add_command(commands, program, "work")
     return program

@@ -7,7 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from offline.errors import InputError
+from offline.imports.capture_file import CaptureFile, schema
 from offline.inputs import current_run, files_of, new_mark, read_footers
+from tests.support.captures import row
 from tests.support.synthetic import Client, write_capture
 
 CLIENT = Client(name="a", shape="steady", rate=1e6)
@@ -20,8 +22,15 @@ def problem(path: Path) -> str:
 def test_a_complete_capture_has_no_problem(tmp_path: Path) -> None:
     rows = write_capture(tmp_path, [CLIENT], 2)
     (name,) = files_of([str(tmp_path)])
-    assert list(read_footers([name])) == [(name, rows, "")]
+    assert list(read_footers([name])) == [(name, rows, "", "")]
     assert rows > 50  # 1 MB/s in requests of 16 KiB, 2 s
+
+
+def test_a_footer_tells_what_the_source_of_a_capture_cannot_know(tmp_path: Path) -> None:
+    file = CaptureFile(tmp_path, "p")
+    file.add_table(pa.Table.from_pylist([row(0)], schema()))
+    file.finish("low: from counters")
+    assert list(read_footers([str(file.path)])) == [(str(file.path), 1, "", "low: from counters")]
 
 
 def test_unfinished_files_are_passed_over(tmp_path: Path) -> None:
