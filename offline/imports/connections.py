@@ -112,6 +112,7 @@ class Connections:
 
     Attributes:
         names: the topics by id that Metadata responses have told.
+        held_bytes: the memory of what all of them hold.
     """
 
     def __init__(self, ports: Collection[int], emit: Callable[[Connection, Request], None]) -> None:
@@ -122,7 +123,7 @@ class Connections:
         # By both endpoints; the one without a packet for longest is the first.
         self._open: OrderedDict[bytes, Connection] = OrderedDict()
         self._ended: OrderedDict[bytes, None] = OrderedDict()
-        self._held_bytes = 0
+        self.held_bytes = 0
 
     def add(self, segment: Segment, time_us: int) -> None:
         """Add a segment that was captured at this time."""
@@ -151,7 +152,7 @@ class Connections:
             self._end(key, connection, cut=False)
             return
         self._continue(key, connection, index, segment, time_us)
-        while self._held_bytes > HELD_BYTES_MAX or len(self._open) > CONNECTIONS_MAX:
+        while self.held_bytes > HELD_BYTES_MAX or len(self._open) > CONNECTIONS_MAX:
             self.totals.evicted += 1
             self._end(*next(iter(self._open.items())), cut=True)
 
@@ -206,7 +207,7 @@ class Connections:
             self._note_kind(conversation)
             connection.reassembly = connection.conversation = None
         held = 0 if conversation.is_over else reassembly.held_bytes + conversation.held_bytes
-        self._held_bytes += held - connection.held_bytes
+        self.held_bytes += held - connection.held_bytes
         connection.held_bytes = held
 
     def _end(self, key: bytes, connection: Connection, *, cut: bool) -> None:
@@ -216,7 +217,7 @@ class Connections:
             cut: the capture does not have its end.
         """
         del self._open[key]
-        self._held_bytes -= connection.held_bytes
+        self.held_bytes -= connection.held_bytes
         self._ended[key] = None
         if len(self._ended) > _ENDED_MAX:
             self._ended.popitem(last=False)

@@ -56,7 +56,7 @@ ROW_BYTES: Final = 1024
 PARTITION_BYTES: Final = 150
 # The longest frame that is kept whole to read a small field: SASL tokens, mutations, responses to Produce.
 WHOLE_MAX: Final = 64 * 1024
-METADATA_MAX: Final = 1024 * 1024
+METADATA_MAX: Final = 256 * 1024
 NAMES_MAX: Final = 100_000
 # Four times Kafka's default of socket.request.max.bytes; only where a boundary is searched.
 PLAUSIBLE_BYTES_MAX: Final = 400 * 1024 * 1024
@@ -277,7 +277,10 @@ class Frames(ABC):
         """End the walk through the current frame, if there is one: the rest of it counts as one partition."""
         if self._walk is not None:
             self._walk = None
-            self.rows.add(OTHER_TOPICS, UNCOUNTED, self.left, UNCOUNTED)
+            # Of the last partition that was read, records may be to come.
+            unread = self.left - self._through
+            if unread > 0:
+                self.rows.add(OTHER_TOPICS, UNCOUNTED, unread, UNCOUNTED)
 
     def _begin(self, data: bytes, pos: int, time_us: int) -> bool:
         """Begin the frame at `pos`; False if it needs more bytes, or is none."""

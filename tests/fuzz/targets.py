@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from tests.fuzz import dialogue, fleet, hellos, messages, readers
+from tests.fuzz import dialogue, fleet, hellos, messages, packets, readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "quotas-file": Target(readers.quotas_file, _TOML, _FILES, _OFF_THE_LOOP),
     "config": Target(readers.configuration, _TOML, _FILES, _OFF_THE_LOOP),
     "rules": Target(readers.mapping_rules, _RULES, bound_seconds=_OFF_THE_LOOP, input_bytes_max=300),
+    "packets": Target(packets.packets, packages=("protocol", "offline.imports"), bound_seconds=_OFF_THE_LOOP),
     "broker-map": Target(readers.broker_map, bound_seconds=_OFF_THE_LOOP),
     "journal": Target(readers.journal_line, _JOURNAL, bound_seconds=_OFF_THE_LOOP),
     "tool-files": Target(readers.tool_file, _TOOLS, bound_seconds=_OFF_THE_LOOP),
