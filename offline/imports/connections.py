@@ -231,7 +231,7 @@ class Connections:
             return
         totals = self.totals
         totals.cut_start += connection.isn == NONE
-        totals.cut_end += cut
+        totals.cut_end += cut and any(way.end < 0 for way in reassembly.ways)
         for way in reassembly.ways:
             totals.retransmitted += way.retransmitted
             totals.lost += way.lost

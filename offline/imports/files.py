@@ -9,12 +9,12 @@ merged. A file that ends within a packet is read until there.
 """
 
 import heapq
-import os
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -91,31 +91,34 @@ class Files:
         Raises:
             InputError: the file is no packet capture.
         """
-        with _opened(path) as (reader, _):
-            _dissector(path, reader, self.skipped)
+        with _opened(path) as opened:
+            _dissector(path, opened.reader, self.skipped)
             try:
-                found = _next(reader)
+                found = _next(opened.reader)
             except pcapy.PcapError:
                 self.cut.append(str(path))
                 return None
         return None if found is None else found[0]
 
     def _read(self, path: Path) -> Iterator[Packet]:
-        read = reported = 0
-        with _opened(path) as (reader, compressed):
-            dissector = _dissector(path, reader, self.skipped)
+        read = reported = next_report = 0
+        with _opened(path) as opened:
+            dissector = _dissector(path, opened.reader, self.skipped)
             while True:
                 try:
-                    found = _next(reader)
+                    found = _next(opened.reader)
+                    is_cut = found is None and opened.failed()
                 except pcapy.PcapError:
+                    found, is_cut = None, True
+                if is_cut:
                     self.cut.append(str(path))
-                    found = None
                 if found is None:
                     break
                 time_us, data, wire_bytes = found
                 read += _RECORD_BYTES + len(data)
-                if read - reported > _PROGRESS_BYTES:
-                    at = read if compressed is None else os.lseek(compressed, 0, os.SEEK_CUR)
+                if read >= next_report:
+                    next_report += _PROGRESS_BYTES
+                    at = opened.position(read)
                     self._progress(at - reported)
                     reported = at
                 if time_us < 0:
@@ -145,22 +148,39 @@ def _dissector(path: Path, reader: Any, skipped: Counter[str]) -> Dissector:
         raise InputError(f"{path} {error}") from None
 
 
+class _Opened(NamedTuple):
+    """An open file: libpcap's reader, the file itself, and the process that decompresses it, if it is compressed."""
+
+    reader: Any
+    file: FileIO
+    process: "subprocess.Popen[bytes] | None" = None
+
+    def position(self, read: int) -> int:
+        """Return how many bytes of the file were read; `read` is the number of those that libpcap has given away."""
+        return read if self.process is None else self.file.tell()  # which both processes share
+
+    def failed(self) -> bool:
+        """Whether the file's end could not be decompressed; call it when the reader has come to an end."""
+        return self.process is not None and self.process.wait() != 0
+
+
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, int | None]]:
-    """Open a file with libpcap; also yield the descriptor whose position tells how much of a compressed file was read.
+def _opened(path: Path) -> Iterator[_Opened]:
+    """Open a file with libpcap.
 
     Raises:
         InputError: it cannot be read, or is no packet capture.
     """
     try:
-        with path.open("rb") as file:
+        # Not buffered: the other process goes on where this one has stopped.
+        with path.open("rb", buffering=0) as file:
             if not path.is_file():
                 raise InputError(f"{path}: is not a regular file")
             compressed = file.read(len(_GZIP)) == _GZIP
             file.seek(0)
             if not compressed:
                 with _reader(path, file.fileno()) as reader:
-                    yield reader, None
+                    yield _Opened(reader, file)
                 return
             # pcapy-ng holds the interpreter's lock while it waits for a pipe, so a thread could not fill it.
             command = [sys.executable, "-m", "gzip", "-d", "-"]
@@ -169,7 +189,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, int | None]]:
                 assert process.stdout is not None, "a pipe is asked for"
                 try:
                     with _reader(path, process.stdout.fileno()) as reader:
-                        yield reader, file.fileno()
+                        yield _Opened(reader, file, process)
                 finally:
                     process.kill()
     except OSError as error:
