@@ -95,12 +95,16 @@ class Connection:
     reassembly: Reassembly | None = None
     held_bytes: int = 0
     fins: int = 0
+    _origin: tuple[str, str, int] | None = None
 
     def origin(self) -> tuple[str, str, int]:
         """Return the client's address, and the server's address and port."""
-        assert self.conversation is not None, "it has a request"
-        client, server = self.ends if self.conversation.client == 0 else self.ends[::-1]
-        return (_address(client), _address(server), int.from_bytes(server[-_PORT_BYTES:], "big"))
+        if self._origin is None:
+            assert self.conversation is not None, "it has a request"
+            client, server = self.ends if self.conversation.client == 0 else self.ends[::-1]
+            port = int.from_bytes(server[-_PORT_BYTES:], "big")
+            self._origin = _address(client), _address(server), port
+        return self._origin
 
 
 class Connections:

@@ -61,6 +61,10 @@ NAMES_MAX: Final = 100_000
 # Four times Kafka's default of socket.request.max.bytes; only where a boundary is searched.
 PLAUSIBLE_BYTES_MAX: Final = 400 * 1024 * 1024
 
+# A client of a later release than this one may first ask with a version that is not known yet.
+_VERSIONS_LATER: Final = 3
+_NO_API: Final = -1 - _VERSIONS_LATER
+
 _HEAD_BYTES: Final = REQUEST_HEAD.size
 _PREFIX_BYTES: Final = 4
 _RESPONSE_HEAD_BYTES: Final = RESPONSE_HEAD.size
@@ -135,20 +139,20 @@ class Counts:
     unread: int = 0
 
 
-def is_request(data: bytes | bytearray, at: int = 0) -> bool:
-    """Whether a plausible request header begins at `at`: a known API in a version that exists, and a printable id."""
-    if len(data) - at < _HEAD_BYTES:
+def is_request(data: bytes) -> bool:
+    """Whether `data` begins with a plausible request header: known API, (nearly) known version, printable client id."""
+    if len(data) < _HEAD_BYTES:
         return False
-    length, key, version, _, size = REQUEST_HEAD.unpack_from(data, at)
+    length, key, version, _, size = REQUEST_HEAD.unpack_from(data)
     if not _LENGTH_MIN <= length <= PLAUSIBLE_BYTES_MAX or not -1 <= size <= length - _LENGTH_MIN:
         return False
-    if not 0 <= version <= MAX_VERSION.get(key, -1):
+    if not 0 <= version <= MAX_VERSION.get(key, _NO_API) + _VERSIONS_LATER:
         return False
-    name = bytes(data[at + _HEAD_BYTES : at + _HEAD_BYTES + max(size, 0)])
+    name = data[_HEAD_BYTES : _HEAD_BYTES + max(size, 0)]
     return not any(byte < 0x20 or byte == 0x7F for byte in name)
 
 
-def is_tls(data: bytes | bytearray) -> bool:
+def is_tls(data: bytes) -> bool:
     """Whether a TLS record begins here."""
     if len(data) < _TLS_HEAD_BYTES:
         return False

@@ -218,6 +218,8 @@ def run(options: argparse.Namespace) -> Summary:
     except ImportError as error:
         name = error.name or "a package"
         raise SetupError(not_installed(_DISTRIBUTIONS.get(name, name), "offline")) from error
+    if "://" in options.output:
+        raise InputError(f"--output {options.output}: a capture is written to a local directory")
     check_output(options.output)
     sizes = [path.stat().st_size for path in options.files if path.is_file()]
     disable = None if options.progress is None else not options.progress

@@ -60,7 +60,6 @@ class Way:
 
     Attributes:
         receiver: receives its bytes in order.
-        begun: whether its first byte is known: the SYN was captured.
         next: the position of the next byte for the receiver; -1 before any is known.
         acknowledged: the position up to which the peer has received it, -1 if unknown.
         end: the position of its FIN; -1 before.
@@ -71,7 +70,6 @@ class Way:
     """
 
     receiver: Receiver
-    begun: bool = False
     next: int = -1
     acknowledged: int = -1
     end: int = -1
@@ -84,11 +82,10 @@ class Way:
     lost: int = 0
     cut: int = 0
 
-    def begin(self, sequence: int, *, begun: bool) -> None:
+    def begin(self, sequence: int) -> None:
         """Set the position of the first byte, unless it is known."""
         if self.next < 0:
             self.next = self.acknowledged = sequence
-            self.begun = begun
 
     def position(self, sequence: int) -> int:
         """Return the position that is nearest to the next one and has this sequence number."""
@@ -176,10 +173,10 @@ class Reassembly:
         flags, sequence, size = segment.flags, segment.sequence, segment.size
         if flags & SYN:
             sequence = (sequence + 1) % _MODULUS
-        way.begin(sequence, begun=bool(flags & SYN))
+        way.begin(sequence)
         acknowledged = -1
         if flags & ACK:
-            other.begin(segment.acknowledged, begun=False)
+            other.begin(segment.acknowledged)
             acknowledged = other.position(segment.acknowledged)
             other.acknowledged = max(other.acknowledged, acknowledged)
         position = way.position(sequence)

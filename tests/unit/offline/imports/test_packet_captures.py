@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from offline.imports.packets import ACK, LinkTypeError
-from protocol.api import CREATE_TOPICS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from protocol.api import API_VERSIONS, CREATE_TOPICS, MAX_VERSION, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from tests.support.batches import batch
 from tests.support.frames import (
     api_versions,
@@ -613,3 +613,13 @@ def test_responses_are_matched_by_correlation_id() -> None:
     for number in range(5):
         said.say(1, some_response(30 + number, correlation_id=100 + number))
     assert [one.response_bytes for _, one in read(said.caught()).requests] == [30, 31, 32, 33, 34]
+
+
+def test_a_client_of_a_later_release_is_recognised_by_its_first_question() -> None:
+    """It asks with a version of ApiVersions that is not known here, and again with one that the broker knows."""
+    latest = MAX_VERSION[API_VERSIONS]
+    said = Talk().open().ask(api_versions(latest + 1, correlation_id=1), some_response(correlation_id=1))
+    said.ask(api_versions(latest, correlation_id=2), some_response(correlation_id=2))
+    found = read(said.caught())
+    assert [one.api_version for _, one in found.requests] == [latest + 1, latest]
+    assert read(said.caught()[3:]).totals.requests == 2  # without the connection's beginning too
