@@ -312,8 +312,7 @@ class Frames(ABC):
             self._lose_step()
 
     def _lose_step(self) -> None:
-        self.conversation.out_of_step += 1
-        self.conversation.doubt_principal()
+        self.conversation.lose_step()
         self.is_lost, self.kept, self.left, self._walk = True, b"", 0, None
 
     def _pass(self, data: bytes, pos: int, time_us: int) -> int:
@@ -443,8 +442,7 @@ class Requests(Frames):
             name,
             conversation.principal,
         )
-        conversation.requests += 1
-        conversation.counts.requests += 1
+        conversation.add_request()
         self.rows = _Rows(request.partitions)
         self.current = request
         self.is_unanswered = key == PRODUCE and _acks(data, version) == 0
@@ -624,7 +622,7 @@ class Conversation:
     """
 
     __slots__ = (
-        "_emit", "_is_authenticated", "_is_settled", "_names", "_tokens", "_weight", "bare_tokens", "client",
+        "_begins", "_emit", "_is_authenticated", "_is_settled", "_names", "_tokens", "_weight", "bare_tokens", "client",
         "client_id", "counts", "exchange", "frames", "is_over", "is_tls", "out_of_step", "owed", "principal",
         "requests", "unread",
     )  # fmt: skip
@@ -651,6 +649,7 @@ class Conversation:
         self.bare_tokens = False
         self.is_over = self.is_tls = False
         self._is_settled = self._is_authenticated = False
+        self._begins = begun  # as long as nothing but its beginning has come
         self._tokens = 0
         self._weight = self.unread = self.out_of_step = 0
         if client != NONE:
@@ -704,6 +703,12 @@ class Conversation:
         """Give a complete row away."""
         self._emit(request)
 
+    def add_request(self) -> None:
+        """Count a request."""
+        self.requests += 1
+        self.counts.requests += 1
+        self._begins = False
+
     def owe(self, request: Request) -> None:
         """Note that a response is owed; the oldest one is given up if there are too many."""
         known = self.owed.pop(request.correlation_id, None)
@@ -743,10 +748,16 @@ class Conversation:
     # What kind of connection it is.
 
     def no_request(self) -> int:
-        """Handle bytes that are no request: before the first one, the connection is none of Kafka's."""
-        if not self.requests:
+        """Handle bytes that are no request: at its beginning, the connection is none of Kafka's."""
+        if self._begins:
             self.give_up(tls=False)
         return _NO_FRAME
+
+    def lose_step(self) -> None:
+        """Note that a direction is out of step."""
+        self.out_of_step += 1
+        self._begins = False
+        self.doubt_principal()
 
     def give_up(self, *, tls: bool) -> None:
         """Ignore the rest of the connection."""

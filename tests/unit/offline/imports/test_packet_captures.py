@@ -623,3 +623,12 @@ def test_a_client_of_a_later_release_is_recognised_by_its_first_question() -> No
     found = read(said.caught())
     assert [one.api_version for _, one in found.requests] == [latest + 1, latest]
     assert read(said.caught()[3:]).totals.requests == 2  # without the connection's beginning too
+
+
+def test_bytes_that_only_begin_like_a_request_do_not_end_the_search() -> None:
+    """A packet ends within what looks like a client id, and goes on with bytes that no client id has."""
+    alike = heartbeat(client_id="x" * 20)
+    said = Talk().say(0, alike[:20]).say(0, bytes(500)).ask(heartbeat(), some_response())
+    found = read(said.caught())
+    assert [one.client_id for _, one in found.requests] == ["a"]
+    assert (found.totals.kafka, found.totals.other) == (1, 0)
