@@ -35,6 +35,17 @@ RST: Final = 0x04
 ACK: Final = 0x10
 
 
+# Why a packet is left out.
+_OTHER: Final = "other protocols"
+_FRAGMENTS: Final = "fragments"
+_CUT: Final = "cut within their headers"
+_DAMAGED: Final = "damaged"
+
+
+class _NoSegmentError(Exception):
+    """The packet has no TCP segment that can be read."""
+
+
 class LinkTypeError(ValueError):
     """The capture is of a kind of link whose packets cannot be read here."""
 
@@ -81,86 +92,82 @@ class Dissector:
         Args:
             wire_bytes: the packet's size on the wire.
         """
-        at = self._network_at
-        if self._type_at is not None:
-            at = self._after_tags(packet, self._type_at, at)
-        if at < 0 or at >= len(packet):
-            self._skipped["other protocols"] += 1
+        try:
+            at = self._network_at
+            if self._type_at is not None:
+                at = _after_tags(packet, self._type_at, at)
+            version = packet[at] >> 4 if at < len(packet) else 0
+            if version == 4:
+                return _ipv4(packet, at, wire_bytes)
+            if version == 6:
+                return _ipv6(packet, at, wire_bytes)
+            raise _NoSegmentError(_OTHER)
+        except _NoSegmentError as error:
+            self._skipped[str(error)] += 1
             return None
-        version = packet[at] >> 4
-        if version == 4:
-            return self._ipv4(packet, at, wire_bytes)
-        if version == 6:
-            return self._ipv6(packet, at, wire_bytes)
-        self._skipped["other protocols"] += 1
-        return None
 
-    def _after_tags(self, packet: bytes, type_at: int, at: int) -> int:
-        """Return where the IP header begins, after VLAN tags; -1 if the packet has none."""
-        for _ in range(_TAGS_MAX):
-            if type_at + 2 > len(packet):
-                return -1
-            (kind,) = _UINT16(packet, type_at)
-            if kind in _VLAN:
-                # A tag: its own type was the last one; two bytes of tag, then the next type.
-                type_at = at + 2
-                at += 4
-                continue
-            return at if kind in (_TYPE_IPV4, _TYPE_IPV6) else -1
-        return -1
 
-    def _ipv4(self, packet: bytes, at: int, wire_bytes: int) -> Segment | None:
-        if at + _IPV4_BYTES > len(packet):
-            return self._skip("cut within their headers")
-        if packet[at + 9] != _PROTOCOL_TCP:
-            return self._skip("other protocols")
-        if _UINT16(packet, at + 6)[0] & _FRAGMENT:
-            return self._skip("fragments")
-        header = (packet[at] & 15) * 4
-        # 0: the network card will cut it into packets, or it is longer than 64 KiB.
-        length = _UINT16(packet, at + 2)[0]
-        end = at + length if length else wire_bytes
-        if header < _IPV4_BYTES:
-            return self._skip("damaged")
-        return self._tcp(packet, at + header, end, packet[at + 12 : at + 16], packet[at + 16 : at + 20])
+def _after_tags(packet: bytes, type_at: int, at: int) -> int:
+    """Return where the IP header begins, after VLAN tags."""
+    for _ in range(_TAGS_MAX):
+        if type_at + 2 > len(packet):
+            break
+        (kind,) = _UINT16(packet, type_at)
+        if kind not in _VLAN:
+            if kind in (_TYPE_IPV4, _TYPE_IPV6):
+                return at
+            break
+        # A tag: its own type was the last one; two bytes of tag, then the next type.
+        type_at = at + 2
+        at += 4
+    raise _NoSegmentError(_OTHER)
 
-    def _ipv6(self, packet: bytes, at: int, wire_bytes: int) -> Segment | None:
-        if at + _IPV6_BYTES > len(packet):
-            return self._skip("cut within their headers")
-        length = _UINT16(packet, at + 4)[0]
-        end = at + _IPV6_BYTES + length if length else wire_bytes
-        following, tcp_at = packet[at + 6], at + _IPV6_BYTES
-        for _ in range(_EXTENSIONS_MAX):
-            if following not in _IPV6_OPTIONS:
-                break
-            if tcp_at + 2 > len(packet):
-                return self._skip("cut within their headers")
-            following, tcp_at = packet[tcp_at], tcp_at + 8 * (packet[tcp_at + 1] + 1)
-        if following == _IPV6_FRAGMENT:
-            return self._skip("fragments")
-        if following != _PROTOCOL_TCP:
-            return self._skip("other protocols")
-        return self._tcp(packet, tcp_at, end, packet[at + 8 : at + 24], packet[at + 24 : at + 40])
 
-    def _tcp(self, packet: bytes, at: int, end: int, source: bytes, target: bytes) -> Segment | None:
-        if at + _TCP_BYTES > len(packet):
-            return self._skip("cut within their headers")
-        _, _, sequence, acknowledged, offset, flags = _TCP(packet, at)
-        start = at + (offset >> 4) * 4
-        if start < at + _TCP_BYTES or start > end:
-            return self._skip("damaged")
-        return Segment(
-            source + packet[at : at + 2],
-            target + packet[at + 2 : at + 4],
-            sequence,
-            acknowledged,
-            flags,
-            packet[start:end],
-            end - start,
-        )
+def _ipv4(packet: bytes, at: int, wire_bytes: int) -> Segment:
+    if at + _IPV4_BYTES > len(packet):
+        raise _NoSegmentError(_CUT)
+    if packet[at + 9] != _PROTOCOL_TCP:
+        raise _NoSegmentError(_OTHER)
+    if _UINT16(packet, at + 6)[0] & _FRAGMENT:
+        raise _NoSegmentError(_FRAGMENTS)
+    header = (packet[at] & 15) * 4
+    # 0: the network card will cut it into packets, or it is longer than 64 KiB.
+    length = _UINT16(packet, at + 2)[0]
+    end = at + length if length else wire_bytes
+    if header < _IPV4_BYTES:
+        raise _NoSegmentError(_DAMAGED)
+    return _tcp(packet, at + header, end, packet[at + 12 : at + 16], packet[at + 16 : at + 20])
 
-    def _skip(self, why: str) -> None:
-        self._skipped[why] += 1
+
+def _ipv6(packet: bytes, at: int, wire_bytes: int) -> Segment:
+    if at + _IPV6_BYTES > len(packet):
+        raise _NoSegmentError(_CUT)
+    length = _UINT16(packet, at + 4)[0]
+    end = at + _IPV6_BYTES + length if length else wire_bytes
+    following, tcp_at = packet[at + 6], at + _IPV6_BYTES
+    for _ in range(_EXTENSIONS_MAX):
+        if following not in _IPV6_OPTIONS:
+            break
+        if tcp_at + 2 > len(packet):
+            raise _NoSegmentError(_CUT)
+        following, tcp_at = packet[tcp_at], tcp_at + 8 * (packet[tcp_at + 1] + 1)
+    if following == _IPV6_FRAGMENT:
+        raise _NoSegmentError(_FRAGMENTS)
+    if following != _PROTOCOL_TCP:
+        raise _NoSegmentError(_OTHER)
+    return _tcp(packet, tcp_at, end, packet[at + 8 : at + 24], packet[at + 24 : at + 40])
+
+
+def _tcp(packet: bytes, at: int, end: int, source: bytes, target: bytes) -> Segment:
+    if at + _TCP_BYTES > len(packet):
+        raise _NoSegmentError(_CUT)
+    _, _, sequence, acknowledged, offset, flags = _TCP(packet, at)
+    start = at + (offset >> 4) * 4
+    if start < at + _TCP_BYTES or start > end:
+        raise _NoSegmentError(_DAMAGED)
+    ports = packet[at : at + 2], packet[at + 2 : at + 4]
+    payload = packet[start:end]
+    return Segment(source + ports[0], target + ports[1], sequence, acknowledged, flags, payload, end - start)
 
 
 # Where the EtherType is (None: there is none), and where the IP header begins.

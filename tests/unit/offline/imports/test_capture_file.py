@@ -67,8 +67,9 @@ def test_an_import_replaces_an_earlier_one_of_the_same_recording(tmp_path: Path)
         file = CaptureFile(tmp_path, "p")
         file.add_table(pa.Table.from_pylist([row(number) for number in range(rows)], schema()))
         file.finish("high: made up")
-    assert [path.name for path in tmp_path.iterdir()] == ["capture-p-000001.parquet"]
-    assert pq.read_metadata(file.path).num_rows == 1
+    (path,) = tmp_path.iterdir()
+    assert path.name == "capture-p-000001.parquet"
+    assert pq.read_metadata(path).num_rows == 1
 
 
 def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:

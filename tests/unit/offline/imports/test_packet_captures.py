@@ -529,20 +529,20 @@ def test_the_user_is_the_one_that_the_broker_has_accepted(
 
 
 def test_a_user_that_is_refused_is_none() -> None:
-    found = read(login(*PLAIN, error_code=58).caught())  # type: ignore[arg-type]
+    found = read(login(*PLAIN, error_code=58).caught())
     assert {one.principal for _, one in found.requests} == {"ANONYMOUS"}
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2, 3])
 def test_a_login_of_which_something_is_missing_tells_no_user(lost: int) -> None:
-    packets = login(*PLAIN).caught()  # type: ignore[arg-type]
+    packets = login(*PLAIN).caught()
     found = read(without(packets, data_of(packets)[lost]))
     assert found.requests[-1][1].correlation_id == 70
     assert found.requests[-1][1].principal == ""
 
 
 def test_a_login_on_a_connection_without_its_beginning_is_certain() -> None:
-    packets = login(*SCRAM).caught()  # type: ignore[arg-type]
+    packets = login(*SCRAM).caught()
     found = read(packets[3:])
     assert [one.principal for _, one in found.requests][-1] == "alice"
 
