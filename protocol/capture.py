@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 SCHEMA_VERSION: Final = 1
 SCHEMA_KEY: Final = "sluice.capture.schema"
-# Only in files that no proxy wrote (`sluice-offline import`): the highest confidence that a recommendation from them can
-# have, and what they cannot know, as "medium: from a packet capture, ...".
+# Only in files that no proxy wrote (`sluice-offline import`): the highest confidence that advice from them may have,
+# and what they cannot know, as "medium: from a packet capture, ...".
 SOURCE_KEY: Final = "sluice.capture.source"
 
 # A directory holds `capture-<process>-<n>.parquet`; incomplete files have another suffix, and are not read.
