@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import random
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -285,3 +288,27 @@ def test_the_summary_is_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert ["lost", "1.4", "kB", "that", "were", "acknowledged,", "and", "have", "no", "packet"] in lines
     assert ["requests", "5"] in lines
     assert "recommend will say: medium: from a packet capture" in out
+
+
+@pytest.mark.parametrize("write", [write_pcap, write_pcapng])
+def test_damaged_files_end_with_a_sentence_or_a_capture(
+    write: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fifty times some bytes change, mostly in the headers of the file and of its packets, or its end is missing."""
+    whole = write(tmp_path / "whole", packets()).read_bytes()
+    chance = random.Random(1)
+    codes: Counter[int] = Counter()
+    for _ in range(50):
+        damaged = bytearray(whole)
+        for _ in range(chance.choice((1, 1, 5))):
+            damaged[chance.randrange(chance.choice((200, len(whole))))] = chance.choice((0, 127, 255))
+        if chance.random() < 0.3:
+            del damaged[chance.randrange(len(damaged)) :]
+        (tmp_path / "damaged").write_bytes(damaged)
+        code = main(["import", "pcap", str(tmp_path / "damaged"), "--output", str(tmp_path / "out")])
+        codes[code] += 1
+        said = capsys.readouterr()
+        assert (code == FAILED) == said.err.startswith("sluice-offline: ")
+        if code == OK:
+            check_footers([str(tmp_path / "out")])
+    assert set(codes) == {OK, FAILED, NEGATIVE}
