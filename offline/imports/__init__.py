@@ -7,6 +7,11 @@
     connections     which segments belong to which connection; bounds
     reassembly      pure: segments -> the bytes of both directions in order
     conversation    pure: these bytes -> Kafka's requests and responses -> rows
+    rates_command   `import prometheus`, `import csv`: rates that brokers count by client -> rows; the commands
+    prometheus      responses of range queries, from files or asked -> points of series
+    csv_rates       CSV -> points of series
+    labels          pure: a metric's name and labels -> whose rate it is
+    rates           pure: points -> rows, and what they cannot know
 
 Spark is not needed and never imported here.
 """
@@ -14,7 +19,7 @@ Spark is not needed and never imported here.
 import argparse
 from typing import Any
 
-from offline.imports import pcap
+from offline.imports import pcap, rates_command
 
 
 def add_parser(subparsers: Any) -> None:
@@ -25,6 +30,8 @@ def add_parser(subparsers: Any) -> None:
     )
     sources = parser.add_subparsers(required=True, metavar="SOURCE")
     pcap.add_parser(sources)
+    rates_command.add_prometheus(sources)
+    rates_command.add_csv(sources)
 
 
 __all__ = ["add_parser"]
