@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from offline.cli import main
 from offline.errors import InputError
 from offline.imports import prometheus
 from offline.imports.prometheus import Server, Window, read_matrix
@@ -162,3 +163,16 @@ def test_token_is_sent_with_tls_and_the_certificate_is_checked(tmp_path: Path) -
         assert asked[0]["token"] == "Bearer secret"
         with pytest.raises(InputError, match="certificate verify failed"):
             Server(url(port, "https"), token="secret").ask(["x"], HOUR, tmp_path)
+
+
+def test_command_asks_imports_and_leaves_only_the_capture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    with serving(as_prometheus) as (port, asked):
+        words = ["--url", url(port), "--start", "1970-01-01T01:00", "--end", "7200", "--output", str(output)]
+        assert main(["import", "prometheus", *words]) == 0
+    assert [each["query"] for each in asked] == [prometheus.QUERY]
+    # A point each 15 s of an hour, both ends too.
+    assert "import: 241 points of 1 series: 1 client, 1 h 0 min\n" in capsys.readouterr().out
+    assert [path.suffix for path in output.iterdir()] == [".parquet"]
