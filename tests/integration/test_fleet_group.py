@@ -13,6 +13,7 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from tests.cluster import Cluster, ports, processes
+from tests.support.fleet_member import state_of
 from tests.support.waiting import until
 
 SECRET: Final = "word" * 8
@@ -44,8 +45,8 @@ class Member:
 
     @property
     def now(self) -> dict[str, Any]:
-        lines = self.lines
-        return lines[-1] if lines else {}
+        """What it has printed last."""
+        return state_of(self.log)
 
     @property
     def share(self) -> float:

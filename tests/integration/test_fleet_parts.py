@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from tests.cluster import Cluster, ports, processes
+from tests.support.fleet_member import state_of
 from tests.support.waiting import until
 
 PARTS: Final = 8
@@ -46,8 +47,7 @@ class Fleet:
         return [json.loads(line) for line in whole if line.startswith("{")]
 
     def now(self, name: str) -> dict[str, Any]:
-        lines = self.lines(name)
-        return lines[-1] if lines else {}
+        return state_of(self._log(name))
 
     def end(self, name: str, number: signal.Signals) -> None:
         """End a member with a signal."""

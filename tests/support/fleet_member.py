@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from proxy.config import Address, FleetOptions
 from proxy.fleet.fleet import Fleet, new_lessee
@@ -50,6 +50,13 @@ class Hungry:
         if taken:
             self._lessee.confirm()
         return taken
+
+
+def state_of(log: Path) -> dict[str, Any]:
+    """Return what a member has printed last into its log; nothing before it has."""
+    *whole, _ = log.read_text().split("\n")
+    found: dict[str, Any] = json.loads(next((line for line in reversed(whole) if line.startswith("{")), "{}"))
+    return found
 
 
 async def main(name: str, port: str, bootstrap: str, group: str, secret: str, parts: str = "1") -> None:
