@@ -14,10 +14,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tests.cluster.jars import class_path, ensure_jars, java
+from tests.cluster.jars import class_archive, class_path, ensure_jars, java
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[1]
@@ -47,7 +48,8 @@ class Family:
     """One client family.
 
     Args:
-        build: makes what the driver needs and returns how to start it; MissingToolError if it cannot.
+        build: makes what the driver needs and returns how to start it; MissingToolError if it cannot. Looking whether
+            all is there takes up to half a second of CPU, so that a process does it once.
         obeys_throttle: the client itself stays silent for throttle_time_ms (KIP-219).
         fetch_sessions: the client uses incremental fetch sessions (KIP-227).
         group_protocols: beside classic: consumer (KIP-848), share (KIP-932).
@@ -116,30 +118,23 @@ def _java_classes() -> Path:
     return _once("java", sources, build)
 
 
-def _java_command(path: str) -> Command:
+def _java_command(path: str, archive: tuple[str, ...] = ()) -> Command:
     logging = f"-Dlog4j2.configurationFile={DRIVERS / 'java' / 'log4j2.properties'}"
     # A short-lived JVM with little memory: many run at the same time on few cores.
-    options = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+AutoCreateSharedArchive")
-    archive = f"-XX:SharedArchiveFile={CACHE / hashlib.sha256(path.encode()).hexdigest()[:8]}.jsa"
-    return Command((java(), *_supported(options, archive), logging, "-cp", path, "Driver"))
+    options = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    return Command((java(), *archive, *options, logging, "-cp", path, "Driver"))
 
 
-def _supported(options: Sequence[str], archive: str) -> tuple[str, ...]:
-    # Class archives that make themselves came with Java 19.
-    said = subprocess.run([java(), "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
-    version = re.search(r'version "(\d+)', said)
-    if version is not None and int(version[1]) >= 19:
-        return (*options, archive)
-    return tuple(option for option in options if "SharedArchive" not in option)
-
-
+@cache
 def _build_java() -> Command:
-    return _java_command(f"{_java_classes()}:{class_path()}")
+    # An archive is used if its own class path is what the whole begins with.
+    return _java_command(f"{class_path()}:{_java_classes()}", class_archive())
 
 
 def java_of(version: str) -> Family:
     """Return another release of Kafka's Java client: the same driver with that release's jars."""
 
+    @cache
     def build() -> Command:
         maven = shutil.which("mvn")
         if maven is None:
@@ -166,6 +161,7 @@ def _python(module: str) -> Callable[[], Command]:
 
 
 def _go(name: str) -> Callable[[], Command]:
+    @cache
     def build() -> Command:
         advice = f"install Go {GO_VERSION_MIN[0]}.{GO_VERSION_MIN[1]} or newer for franz-go and sarama"
         go = _tool("go", ["version"], GO_VERSION_MIN, advice)
@@ -181,6 +177,7 @@ def _go(name: str) -> Callable[[], Command]:
     return build
 
 
+@cache
 def _build_kafkajs() -> Command:
     advice = f"install Node.js {NODE_VERSION_MIN[0]} or newer with npm for KafkaJS"
     node = _tool("node", ["--version"], NODE_VERSION_MIN, advice)
