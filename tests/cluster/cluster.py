@@ -7,10 +7,13 @@ Brokers write under a temporary directory that is removed when the cluster ends.
 They never outlive this process (`processes`).
 """
 
+import re
+import secrets
 import shutil
 import subprocess
 import tempfile
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
@@ -133,24 +136,31 @@ class Cluster:
         return self.directory / f"broker-{node}.log"
 
     def _format(self) -> None:
+        """Write each node's properties, and have Kafka format the first one's directory; the others get copies of it.
+
+        They differ in the node's id, and in the directory's, which is random.
+        """
         voters = dict(zip(self.nodes, free_ports(len(self.nodes)), strict=True))
-        formatting = {}
         for node in self.nodes:
             home = self.directory / str(node)
             home.mkdir()
             text = server_properties(node, self._addresses[node], voters, home, self.options)
             (home / "server.properties").write_text(text)
-            arguments = ["format", "--cluster-id", CLUSTER_ID, "--config", str(home / "server.properties")]
-            arguments += self.options.format_arguments
-            command = [
-                *_java_command(self.options.kafka, "-Xmx128m", "-XX:TieredStopAtLevel=1"),
-                "kafka.tools.StorageTool",
-                *arguments,
-            ]
-            formatting[node] = processes.start(command, log=self._log_path(node))
-        for node, child in formatting.items():
-            if child.wait(_FORMAT_SECONDS_MAX) != 0:
-                raise ClusterError(f"broker {node} could not be formatted\n{self.log(node)}")
+        first, *others = self.nodes
+        home = self.directory / str(first)
+        command = [
+            *_java_command(self.options.kafka, "-Xmx128m", "-XX:TieredStopAtLevel=1"),
+            "kafka.tools.StorageTool",
+            *("format", "--cluster-id", CLUSTER_ID, "--config", str(home / "server.properties")),
+            *self.options.format_arguments,
+        ]
+        if processes.start(command, log=self._log_path(first)).wait(_FORMAT_SECONDS_MAX) != 0:
+            raise ClusterError(f"broker {first} could not be formatted\n{self.log(first)}")
+        for node in others:
+            copied = shutil.copytree(home / "data", self.directory / str(node) / "data")
+            properties = copied / "meta.properties"
+            text = re.sub(r"(?m)^node\.id=.*", f"node.id={node}", properties.read_text())
+            properties.write_text(re.sub(r"(?m)^directory\.id=.*", f"directory.id={_directory_id()}", text))
 
     def _launch(self, node: int) -> None:
         command = [
@@ -165,6 +175,11 @@ class Cluster:
 def _java_command(kafka: str, *options: str) -> list[str]:
     logging = f"-Dlog4j2.configurationFile={LOG4J}"
     return [java(), *class_archive(kafka), *options, logging, "-cp", class_path(kafka)]
+
+
+def _directory_id() -> str:
+    """Return a random id as Kafka writes it: 16 bytes in base64, which do not begin with a hyphen."""
+    return "A" + urlsafe_b64encode(secrets.token_bytes(16)).decode()[1:22]
 
 
 def _named_by(address: Address) -> set[int]:
