@@ -101,22 +101,24 @@ format: $(VENV)/.stamp ## Let ruff put right what it can
 WITH_WORKERS := $(patsubst %,tests/integration/test_%.py,tls sasl capture quota_api drain relay replication \
   live_config own_things topic_quotas)
 
-# Unit tests first: they say in seconds what the others would say in minutes. Spark computes while components wait. Tests of
-# brokers run alone: beside work at nice 10 they take a quarter longer, and those that measure rates fail.
+# Unit tests first: they say in seconds what the others would say in minutes. Attacks run alone: they measure what others
+# feel. Tests of brokers wait half of the time, which what only computes may have; `nice` would take more (tests/beside.py).
 # .github/workflows/ci.yml runs the same parts on a machine each.
 .PHONY: test
 test: jars languages compiled chart-tools ## Every test: unit, then all that need real brokers, then what is shipped
 	$(MAKE) --no-print-directory unit
-	$(MAKE) --no-print-directory test-compiled
-	$(MAKE) --no-print-directory --jobs 2 --output-sync component spark
 	$(MAKE) --no-print-directory test-hostile
-	$(MAKE) --no-print-directory test-brokers
-	$(MAKE) --no-print-directory test-workers
-	$(MAKE) --no-print-directory test-old
+	$(MAKE) --no-print-directory --jobs 2 --output-sync test-brokers test-computing
+	$(MAKE) --no-print-directory sockets test-workers test-old
+
+.PHONY: test-computing
+test-computing:
+	$(MAKE) --no-print-directory worlds test-compiled spark BESIDE="$(BIN)/python -m tests.beside"
 
 .PHONY: test-compiled
 test-compiled: compiled ## Unit and property tests, and those of sockets, with the compiled data path
-	$(PYTEST) -p tests.compiled --numprocesses 2 --dist worksteal tests/unit tests/property tests/component/proxy/net $(ARGS)
+	$(BESIDE) $(PYTEST) -p tests.compiled --numprocesses 2 --dist worksteal tests/unit tests/property $(ARGS)
+	$(PYTEST) -p tests.compiled --numprocesses 2 --dist loadfile tests/component/proxy/net $(ARGS)
 
 .PHONY: test-hostile
 test-hostile: jars ## Every attack in its short form
@@ -132,7 +134,7 @@ test-brokers: jars languages ## integration, interop, oracle and packaging
 
 .PHONY: test-workers
 test-workers: jars ## Some of tests/integration, with two workers
-	SLUICE_PURE=1 SLUICE_PROCESS__WORKERS=2 $(PYTEST) --numprocesses 3 --dist loadfile $(WITH_WORKERS) $(ARGS)
+	SLUICE_PURE=1 SLUICE_PROCESS__WORKERS=2 $(PYTEST) $(WAITING) $(WITH_WORKERS) $(ARGS)
 
 # Records both ways in every form, responses field by field, quotas, and one family's clients; the rest is `make matrix`.
 WITH_OLD := $(patsubst %,tests/integration/test_%.py,relay equality request_quota) tests/oracle/test_protocol.py
@@ -140,7 +142,7 @@ WITH_OLD := $(patsubst %,tests/integration/test_%.py,relay equality request_quot
 .PHONY: test-old
 test-old: jars ## Some of tests/integration and tests/oracle before the oldest Kafka
 	$(BIN)/python -m tests.cluster 3.9
-	SLUICE_KAFKA=3.9 $(PYTEST) --numprocesses 3 --dist loadfile $(WITH_OLD) $(ARGS)
+	SLUICE_KAFKA=3.9 $(PYTEST) $(WAITING) $(WITH_OLD) $(ARGS)
 
 # Its first call compiles for 20 s, in every process anew while the sources change: no unit test runs it.
 COMPILED := quotas/backtest/outcomes.py
@@ -150,8 +152,15 @@ unit: $(VENV)/.stamp ## Unit tests and the docstrings' examples: no sockets, no 
 	$(PYTEST) --numprocesses 2 --dist worksteal --doctest-modules --ignore $(COMPILED) protocol quotas commandline kafka_client console proxy offline tests/cluster tests/demo tests/outside tests/support tests/fuzz tests/packaging/kubernetes tests/unit $(ARGS)
 
 .PHONY: component
-component: $(VENV)/.stamp ## Parts of the proxy with real sockets, threads and processes; properties; whole worlds in virtual time
-	$(PYTEST) --numprocesses 2 --dist loadfile --doctest-modules $(COMPILED) tests/component tests/property tests/simulation $(ARGS)
+component: sockets worlds ## Parts of the proxy with real sockets, threads and processes; properties; whole worlds in virtual time
+
+.PHONY: sockets
+sockets: $(VENV)/.stamp
+	$(PYTEST) --numprocesses 2 --dist loadfile tests/component $(ARGS)
+
+.PHONY: worlds
+worlds: $(VENV)/.stamp
+	$(BESIDE) $(PYTEST) --numprocesses 2 --dist loadfile --doctest-modules $(COMPILED) tests/property tests/simulation $(ARGS)
 
 .PHONY: integration
 integration: jars ## The proxy in front of three real brokers
@@ -183,7 +192,7 @@ oracle: jars ## Kafka's own classes as judge of bytes and arithmetic
 
 .PHONY: spark
 spark: $(VENV)/.stamp ## The Spark pipeline on a local session
-	$(PYTEST) tests/spark $(ARGS)
+	$(BESIDE) $(PYTEST) tests/spark $(ARGS)
 
 .PHONY: packaging
 packaging: $(VENV)/.stamp chart-tools ## The wheel in a bare environment, container files, documents
