@@ -1,6 +1,7 @@
 """A capture that is read from a Kafka topic: one row as JSON in each record, through Spark's Kafka source."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from kafka import KafkaProducer
 from offline.inputs import files_of
 from tests.cluster import Cluster
 from tests.conftest import CreateTopic
+from tests.support import spark_java
 from tests.support.proxy_process import ROOT
 from tests.support.synthetic import Client, write_capture
 
@@ -43,7 +45,13 @@ def jars(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ingest(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "offline", "ingest", *arguments, "--master", "local[2]", "--no-progress"]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=_SECONDS_MAX, cwd=ROOT, check=False
+        command,
+        env={**os.environ, **spark_java.ENVIRONMENT},
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS_MAX,
+        cwd=ROOT,
+        check=False,
     )
 
 

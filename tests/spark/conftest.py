@@ -9,6 +9,7 @@ from offline.jobs import backtest, demand, ingest, recommend, report
 from offline.options import BacktestOptions, IngestOptions, SparkOptions
 from offline.session import spark_session
 from offline.store import Store
+from tests.support import spark_java
 from tests.support.pipeline import CLIENTS, GOAL, SECONDS, Pipeline
 from tests.support.synthetic import write_capture
 
@@ -17,8 +18,8 @@ from tests.support.synthetic import write_capture
 def spark() -> Iterator[SparkSession]:
     """Spark on this machine, two tasks at once; for a few thousand rows nothing is worth being compiled."""
     with pytest.MonkeyPatch.context() as patch:
-        # With one compiler the code cache is 48 MiB by default, and one session for all tests fills it.
-        patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
+        for name, value in spark_java.ENVIRONMENT.items():
+            patch.setenv(name, value)
         with spark_session(SparkOptions(master="local[2]", driver_memory="1g", partitions=2)) as session:
             session.conf.set("spark.sql.codegen.wholeStage", "false")
             yield session

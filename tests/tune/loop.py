@@ -13,6 +13,7 @@ told is over, and the recorded pause too. A Fetch that gets an empty response is
 """
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from offline.replay.schedule import Recorded
 from offline.replay.target import Placement, requirements_of
 from protocol.api import FETCH, PRODUCE
 from tests.cluster import HOST
+from tests.support import spark_java
 from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings
 from tests.support.synthetic import Client, write_capture
 
@@ -225,7 +227,13 @@ def _send(capture: Path, sluice: SluiceProcess) -> dict[str, Observed]:
 def _offline(*arguments: str) -> str:
     command = [sys.executable, "-m", "offline", *arguments]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=_RUN_SECONDS_MAX, cwd=ROOT, check=False
+        command,
+        env={**os.environ, **spark_java.ENVIRONMENT},
+        capture_output=True,
+        text=True,
+        timeout=_RUN_SECONDS_MAX,
+        cwd=ROOT,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(f"{' '.join(arguments)}: {done.stderr[-2000:]}")
