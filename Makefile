@@ -25,7 +25,7 @@ $(VENV)/.stamp: requirements/dev.txt requirements/run.txt pyproject.toml
 	@if [ -z "$(PYTHON)" ]; then \
 	  echo "Python 3.11, 3.12 or 3.13 (with venv) is not on the PATH: install it, or name it: make PYTHON=/path/to/python" >&2; exit 1; fi
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
@@ -124,9 +124,10 @@ test-computing:
 	$(MAKE) --no-print-directory test-compiled BESIDE="$(BIN)/python -m tests.beside"
 	$(MAKE) --no-print-directory spark BESIDE="$(BIN)/python -m tests.beside"
 
+# Nothing but the proxy loads the compiled form: of the unit tests its own, and those of the rules that it runs.
 .PHONY: test-compiled
 test-compiled: compiled ## Unit and property tests, and those of sockets, with the compiled data path
-	$(BESIDE) $(PYTEST) -p tests.compiled --numprocesses 2 --dist worksteal tests/unit tests/property $(ARGS)
+	$(BESIDE) $(PYTEST) -p tests.compiled --numprocesses 2 --dist worksteal tests/unit/proxy tests/unit/quotas tests/property $(ARGS)
 	$(PYTEST) -p tests.compiled --numprocesses 2 --dist loadfile tests/component/proxy/net $(ARGS)
 
 .PHONY: test-hostile
