@@ -101,33 +101,36 @@ format: $(VENV)/.stamp ## Let ruff put right what it can
 WITH_WORKERS := $(patsubst %,tests/integration/test_%.py,tls sasl capture quota_api drain relay replication \
   live_config own_things topic_quotas)
 
-# Unit tests first: they say in seconds what the others would say in minutes. Attacks run alone: they measure what others
-# feel. Tests of brokers wait half of the time. One process more with brokers runs beside them, as if there were four, and
-# what only computes has the rest; `nice` would take more (tests/beside.py). .github/workflows/ci.yml runs the same parts on
-# a machine each.
+# Unit tests first: they say in seconds what the others would say in minutes. Tests that measure what others feel, or rates,
+# have the machine to themselves. Tests of brokers wait half of the time: what only computes has that time and takes none
+# of theirs; `nice` would (tests/beside.py). .github/workflows/ci.yml runs the same parts on a machine each.
 .PHONY: test
 test: jars languages compiled chart-tools ## Every test: unit, then all that need real brokers, then what is shipped
 	$(MAKE) --no-print-directory unit
+	$(MAKE) --no-print-directory sockets
+	$(MAKE) --no-print-directory compiled-sockets
 	$(MAKE) --no-print-directory test-hostile
-	$(MAKE) --no-print-directory --jobs 3 --output-sync test-brokers test-others test-computing
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=line test-brokers test-computing
+	$(MAKE) --no-print-directory test-workers
+	$(MAKE) --no-print-directory test-old
 
 # One after the other, whatever jobs there are.
-.PHONY: test-others
-test-others:
-	$(MAKE) --no-print-directory sockets
-	$(MAKE) --no-print-directory test-workers PROCESSES=1
-	$(MAKE) --no-print-directory test-old PROCESSES=1
-
 .PHONY: test-computing
 test-computing:
 	$(MAKE) --no-print-directory worlds BESIDE="$(BIN)/python -m tests.beside"
-	$(MAKE) --no-print-directory test-compiled BESIDE="$(BIN)/python -m tests.beside"
+	$(MAKE) --no-print-directory compiled-rules BESIDE="$(BIN)/python -m tests.beside"
 	$(MAKE) --no-print-directory spark BESIDE="$(BIN)/python -m tests.beside"
 
-# Nothing but the proxy loads the compiled form: of the unit tests its own, and those of the rules that it runs.
 .PHONY: test-compiled
-test-compiled: compiled ## Unit and property tests, and those of sockets, with the compiled data path
+test-compiled: compiled-rules compiled-sockets ## Unit and property tests, and those of sockets, with the compiled data path
+
+# Nothing but the proxy loads the compiled form: of the unit tests its own, and those of the rules that it runs.
+.PHONY: compiled-rules
+compiled-rules: compiled
 	$(BESIDE) $(PYTEST) -p tests.compiled --numprocesses 2 --dist worksteal tests/unit/proxy tests/unit/quotas tests/property $(ARGS)
+
+.PHONY: compiled-sockets
+compiled-sockets: compiled
 	$(PYTEST) -p tests.compiled --numprocesses 2 --dist loadfile tests/component/proxy/net $(ARGS)
 
 .PHONY: test-hostile
@@ -136,8 +139,7 @@ test-hostile: jars ## Every attack in its short form
 
 # In three processes with three brokers each: these tests wait half of the time. A module stays whole, since what is dear
 # in it is set up once. All four kinds in one go, or there would be four ends to wait for.
-PROCESSES := 3
-WAITING := --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
+WAITING := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-brokers
 test-brokers: jars languages ## integration, interop, oracle and packaging
