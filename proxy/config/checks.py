@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from commandline.amounts import count
 from proxy.config.options import (
+    ID,
     LOOPBACK_HOSTS,
     OLD_SCOPE,
     SASL_NAMED,
@@ -26,6 +27,7 @@ from proxy.config.options import (
     ListenerOptions,
     QuotaSettings,
     ReplicationSettings,
+    broker_in,
 )
 from proxy.config.schema import PORT_MAX, Address
 from proxy.system.errors import ConfigError
@@ -279,12 +281,34 @@ class PortRange(NamedTuple):
 
     def overlaps(self, other: "PortRange") -> bool:
         """Whether both claim a port in common; a wildcard address counts as every host."""
-        if self.host != other.host and self.host not in WILDCARDS and other.host not in WILDCARDS:
+        if self.first > other.last or other.first > self.last:
             return False
-        return self.first <= other.last and other.first <= self.last
+        if self.host in WILDCARDS or other.host in WILDCARDS:
+            return True
+        return bool(shared_name(self.host, other.host))
 
     def __str__(self) -> str:
         return str(self.first) if self.first == self.last else f"{self.first} to {self.last}"
+
+
+def shared_name(one: str, other: str) -> str:
+    """Return a name that both hosts mean, "" if there is none; a `broker_host` means the names of all brokers.
+
+    >>> shared_name("b{id}.example.org", "b1{id}.example.org"), shared_name("b{id}.example.org", "example.org")
+    ('b11.example.org', '')
+    """
+    names = [host for host in (one, other) if ID not in host]
+    for host, second in (one, other), (other, one):
+        start, _, end = host.partition(ID)
+        # What the other has before its id, and this one has not, this one can have as its id, or as the start of it.
+        more = second.partition(ID)[0].removeprefix(start)
+        ids = ("0", "1", f"{more}1", *(more[:length] for length in range(1, len(more) + 1)))
+        names += [f"{start}{broker}{end}" for broker in ids]
+    return next((name for name in names if _means(one, name) and _means(other, name)), "")
+
+
+def _means(host: str, name: str) -> bool:
+    return host == name if ID not in host else broker_in(host, name) is not None
 
 
 def bound_ports(config: Config) -> Iterator[PortRange]:
@@ -308,7 +332,7 @@ def _advertised(config: Config) -> Iterator[PortRange]:
     for index, listener in enumerate(config.listeners):
         if listener.sidecar:  # the brokers advertise, not Sluice
             continue
-        path, host = f"listeners[{index}]", listener.advertised_host
+        path, host = f"listeners[{index}]", listener.advertised_host.lower().removesuffix(".")
         port, first = listener.advertised_bootstrap_port, listener.advertised_first_broker_port
         yield PortRange(host, port, port, f"{path}.advertised_bootstrap_port")
         if listener.by_name:
@@ -320,9 +344,14 @@ def _advertised(config: Config) -> Iterator[PortRange]:
 def _check_overlaps(ranges: list[PortRange], verb: str) -> None:
     for index, later in enumerate(ranges):
         for earlier in ranges[:index]:
-            if later.overlaps(earlier):
-                problem = f"port {later} {verb} already by {earlier.path} ({earlier})"
-                raise ConfigError(later.path, problem, later.first)
+            if not later.overlaps(earlier):
+                continue
+            if ID in later.host + earlier.host:
+                name = f"{shared_name(later.host, earlier.host)}:{max(later.first, earlier.first)}"
+                problem = f"{name} {verb} already by {earlier.path}: choose other names, or another port"
+                raise ConfigError(later.path, problem)
+            problem = f"port {later} {verb} already by {earlier.path} ({earlier})"
+            raise ConfigError(later.path, problem, later.first)
 
 
 def _check_loops(config: Config, bound: list[PortRange]) -> None:

@@ -255,6 +255,23 @@ def _broker_host(value: object) -> str:
     return value.lower().removesuffix(".")
 
 
+def broker_in(broker_host: str, name: str) -> int | None:
+    """Return the id of the broker that has a host name, by a `broker_host`; None if it is no broker's.
+
+    Case, and one dot at the end, make no difference. An id is written in one way, without leading zeros.
+
+    >>> broker_in("b{id}.example.org", "B12.example.org."), broker_in("b{id}.example.org", "b012.example.org")
+    (12, None)
+    """
+    start, _, end = broker_host.partition(ID)
+    found = name.lower().removesuffix(".")
+    digits = found[len(start) : len(found) - len(end)]
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _BROKER_ID_DIGITS_MAX):
+        return None
+    broker_id = int(digits)
+    return broker_id if found == f"{start}{broker_id}{end}" and broker_id <= _BROKER_ID_MAX else None
+
+
 class ListenerOptions(Options, frozen=True):
     """`[[listeners]]`: the ports that clients connect to: one for each broker, and a bootstrap port for any.
 
@@ -315,7 +332,7 @@ class ListenerOptions(Options, frozen=True):
             raise ConfigError(f"{path}.broker_host", problem, self.broker_host)
         if self.tls is None:
             raise ConfigError(
-                f"{path}.tls", "is needed with broker_host: the client's TLS hello has the name"
+                f"{path}.tls", "must be set with broker_host: clients name the broker in their TLS hello"
             )
         for name in _BY_PORT:
             value = getattr(self, name)
@@ -324,10 +341,11 @@ class ListenerOptions(Options, frozen=True):
                     f"{path}.{name}", "has no effect with broker_host: all brokers have bootstrap_port", value
                 )
         if not self.advertised_host or is_ip(self.advertised_host):
-            problem = "must be the host name of bootstrap.servers with broker_host: no hello names an address"
+            problem = "must be a host name with broker_host: clients send no IP address in their TLS hello"
             raise ConfigError(f"{path}.advertised_host", problem, self.advertised_host or None)
-        if self.broker_named(self.advertised_host) is not None:
-            problem = "must be another name than that of a broker, broker_host"
+        broker = self.broker_named(self.advertised_host)
+        if broker is not None:
+            problem = f"is the name of broker {broker} by broker_host: choose another name"
             raise ConfigError(f"{path}.advertised_host", problem, self.advertised_host)
 
     @property
@@ -370,21 +388,8 @@ class ListenerOptions(Options, frozen=True):
         return Address(self.advertised_host, self.advertised_first_broker_port + broker_id)
 
     def broker_named(self, name: str) -> int | None:
-        """Return the id of the broker that has this host name, by `broker_host`; None if it is no broker's.
-
-        Case, and one dot at the end, make no difference. An id is written in one way, without leading zeros.
-
-        >>> listener = ListenerOptions(broker_host="b{id}.kafka.example.org")
-        >>> listener.broker_named("B12.kafka.example.org."), listener.broker_named("b012.kafka.example.org")
-        (12, None)
-        """
-        start, _, end = self.broker_host.partition(ID)
-        found = name.lower().removesuffix(".")
-        digits = found[len(start) : len(found) - len(end)]
-        if not (digits.isascii() and digits.isdigit() and len(digits) <= _BROKER_ID_DIGITS_MAX):
-            return None
-        broker_id = int(digits)
-        return broker_id if found == f"{start}{broker_id}{end}" and broker_id <= _BROKER_ID_MAX else None
+        """Return the id of the broker that has this host name, by `broker_host`; None if it is no broker's."""
+        return broker_in(self.broker_host, name)
 
     def without_port(self, brokers: Iterable[int]) -> list[int]:
         """Return those of the given broker ids that have no port, sorted; empty for a sidecar, and by name."""

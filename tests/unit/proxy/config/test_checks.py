@@ -1,11 +1,13 @@
 """What several keys must agree on."""
 
 import os
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from proxy.config import Config, unwritable
+from proxy.config.checks import shared_name
 from tests.support.configurations import parsed
 
 CLUSTER = '[cluster]\nbootstrap = "10.0.0.9:9092"\n'
@@ -99,3 +101,16 @@ def test_read_only_quotas_file_is_right_where_no_user_may_alter(blocked: Path) -
     assert len(found(blocked.parent, text + 'alter_principals = ["ops"]\n')) == 1
     fleet = '[fleet]\nholder = "gw-1:19070"\n'
     assert found(blocked.parent, text + 'alter_principals = ["ops"]\n' + fleet) == []
+
+
+def test_hosts_of_brokers_share_a_name_exactly_where_their_names_do() -> None:
+    # With parts this short, hosts that share names share one with ids below 1000.
+    parts = ("", "0", "1", "2", "a", "1a", "a1")
+    names = {
+        f"{start}{{id}}{end}": {f"{start}{broker}{end}" for broker in range(1000)}
+        for start, end in product(parts, parts)
+    }
+    for one, other in product(names, names):
+        shared = names[one] & names[other]
+        assert bool(shared) == bool(name := shared_name(one, other)), (one, other)
+        assert not name or name in shared
