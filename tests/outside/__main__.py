@@ -2,6 +2,8 @@
 
 DIR is a checkout of franz-go, librdkafka, kafka-go or rskafka. Nothing is fetched. A test with another outcome through
 Sluice than direct is run again, alone, at both; a difference that stays is named, and the exit code is 1.
+With --by-name Sluice has one port with TLS, and the name in a client's hello chooses the broker; that is for franz-go
+and librdkafka, whose tests can be told a certificate.
 """
 
 import argparse
@@ -13,13 +15,16 @@ from pathlib import Path
 from typing import Final
 
 from tests.cluster import Cluster, ClusterOptions, Listener, MissingPrerequisiteError
-from tests.outside.projects import BUILD, PROJECTS, Outcomes, OutsideError, Place, Project
+from tests.outside.projects import BUILD, PROJECTS, Outcomes, OutsideError, Place, Project, Way
+from tests.support.one_port import Site
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
 
 DIRECT: Final = "direct"
 THROUGH: Final = "through Sluice"
+BY_NAME: Final = "through one port"
 TRIES_MAX: Final = 3
 Columns = dict[str, Outcomes]
+"""What came of the tests: direct, and through Sluice."""
 _OUTSIDE: Final = "OUTSIDE"
 _LOG_CHARACTERS_SHOWN: Final = 3000
 
@@ -29,14 +34,18 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.outside", description=__doc__)
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--only", nargs="+", default=[], metavar="TEST", help="these tests of the suite")
+    parser.add_argument("--by-name", action="store_true", help="one port with TLS in place of one a broker")
     options = parser.parse_args(words)
     checkout = options.checkout.resolve()
     name = next((name for name, project in PROJECTS.items() if project.is_at(checkout)), None)
     if name is None:
         print(f"{checkout} is no checkout of {', '.join(PROJECTS)}", file=sys.stderr)
         return 2
+    if options.by_name and not PROJECTS[name].tls:
+        print(f"the tests of {name} cannot be told a certificate", file=sys.stderr)
+        return 2
     try:
-        columns, at_first = compare(name, checkout, options.only)
+        columns, at_first = compare(name, checkout, options.only, BY_NAME if options.by_name else THROUGH)
     except (OutsideError, MissingPrerequisiteError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -44,9 +53,13 @@ def main(words: Sequence[str]) -> int:
     return 1 if differences(columns) else 0
 
 
-def compare(name: str, checkout: Path, only: Sequence[str]) -> tuple[Columns, list[str]]:
-    """Run a suite at both places, and what differs again; return the outcomes, and what differed at first."""
-    columns: Columns = {place: run(name, checkout, place, only, 0) for place in (DIRECT, THROUGH)}
+def compare(name: str, checkout: Path, only: Sequence[str], through: str) -> tuple[Columns, list[str]]:
+    """Run a suite at both places, and what differs again; return the outcomes, and what differed at first.
+
+    Args:
+        through: THROUGH or BY_NAME.
+    """
+    columns: Columns = {place: run(name, checkout, place, only, 0) for place in (DIRECT, through)}
     at_first = differences(columns)
     for number in range(1, TRIES_MAX):
         if not (only := differences(columns)):
@@ -62,8 +75,8 @@ def run(name: str, checkout: Path, place: str, only: Sequence[str], number: int)
     project = PROJECTS[name]
     log = BUILD / f"{name}-{place.replace(' ', '-')}-{number}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    with at(project, place, log.with_suffix("")) as bootstrap:
-        found = project.run(checkout, Place(bootstrap, only, log))
+    with at(project, place, log.with_suffix("")) as way:
+        found = project.run(checkout, Place(way, only, log))
     print(f"{name} {place}: {dict(Counter(found.values()))}; {log}", file=sys.stderr, flush=True)
     if not found:
         raise OutsideError(
@@ -73,36 +86,42 @@ def run(name: str, checkout: Path, place: str, only: Sequence[str], number: int)
 
 
 @contextmanager
-def at(project: Project, place: str, directory: Path) -> Iterator[str]:
-    """Start brokers, and Sluice if it is to be in between; give where the suite connects."""
+def at(project: Project, place: str, directory: Path) -> Iterator[Way]:
+    """Start brokers, and Sluice if it is to be in between; give how the suite connects."""
     listeners = []
     if project.port and place == DIRECT:
         listeners = [Listener(_OUTSIDE, ports=(project.port,), advertised=(("localhost", project.port),))]
     options = ClusterOptions(nodes=project.nodes, properties=project.properties, listeners=tuple(listeners))
     with Cluster(options) as kafka:
         if place == DIRECT:
-            yield kafka.bootstrap()
+            yield Way(kafka.bootstrap())
             return
         directory.mkdir(exist_ok=True)
+        if place == BY_NAME:
+            site = Site.make(directory)
+            with SluiceProcess.configured(site.settings(kafka.bootstrap()), directory) as sluice:
+                port = sluice.ports.bootstrap
+                yield Way(site.bootstrap(port), site.words, str(site.authority.cert_file))
+            return
         ports = SluicePorts(project.port - 2) if project.port else SluicePorts.free()
         settings = SluiceSettings(kafka.bootstrap(), ports, listener={"advertised_host": "localhost"})
         with SluiceProcess.configured(settings, directory) as sluice:
-            yield sluice.bootstrap
+            yield Way(sluice.bootstrap)
 
 
 def differences(columns: Columns) -> list[str]:
     """Return the tests whose outcomes differ."""
-    direct, through = columns[DIRECT], columns[THROUGH]
+    direct, through = columns.values()
     return sorted(test for test in direct.keys() | through.keys() if direct.get(test) != through.get(test))
 
 
 def table(name: str, columns: Columns, at_first: Sequence[str]) -> str:
     """Return the counts side by side, and each difference."""
-    direct, through = columns[DIRECT], columns[THROUGH]
-    counts = {place: Counter(found.values()) for place, found in columns.items()}
-    lines = [f"{name:24}{DIRECT:>16}{THROUGH:>16}"]
+    direct, through = columns.values()
+    lines = [f"{name:24}" + "".join(f"{place:>18}" for place in columns)]
     lines += [
-        f"{word:24}{counts[DIRECT][word]:16}{counts[THROUGH][word]:16}" for word in ("pass", "fail", "skip")
+        f"{word:24}" + "".join(f"{list(found.values()).count(word):18}" for found in columns.values())
+        for word in ("pass", "fail", "skip")
     ]
     left = differences(columns)
     lines += [

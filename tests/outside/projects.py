@@ -27,15 +27,29 @@ class OutsideError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
+class Way:
+    """How a suite connects.
+
+    Args:
+        words: what stands before a command that has to know the names in `bootstrap`.
+        ca_file: the certificate to trust; "" for connections without TLS.
+    """
+
+    bootstrap: str
+    words: tuple[str, ...] = ()
+    ca_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
-    """Where a suite connects.
+    """Where a suite runs, and what of it.
 
     Args:
         only: tests to run; all of them if it is empty.
         log: where what the suite prints is kept.
     """
 
-    bootstrap: str
+    way: Way
     only: Sequence[str]
     log: Path
 
@@ -49,6 +63,7 @@ class Project:
         run: runs the suite.
         port: where its tests expect broker 1 on localhost; 0: where they are told.
         properties: of the brokers.
+        tls: whether its tests can be told a certificate to trust.
     """
 
     sign: tuple[str, str]
@@ -56,6 +71,7 @@ class Project:
     nodes: int = 3
     port: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
+    tls: bool = False
 
     def is_at(self, checkout: Path) -> bool:
         """Return whether a directory is a checkout of it."""
@@ -85,10 +101,12 @@ def _go(package: str, **environment: str) -> Callable[[Path, Place], Outcomes]:
         tops = sorted({name.partition("/")[0] for name in place.only})
         chosen = [f"-run=^({'|'.join(tops)})$"] if tops else []
         words = ["go", "test", "-json", "-count=1", f"-timeout={SECONDS_MAX}s", *chosen, package]
+        told = {"KGO_SEEDS": place.way.bootstrap}
+        if place.way.ca_file:
+            told["KGO_TEST_TLS"] = f"ca:{place.way.ca_file}"
         offline = {"GOPROXY": "off", "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local"}
-        return go_outcomes(
-            _call(words, checkout, place.log, **environment, **offline, KGO_SEEDS=place.bootstrap)
-        )
+        words = [*place.way.words, *words]
+        return go_outcomes(_call(words, checkout, place.log, **environment, **offline, **told))
 
     return run
 
@@ -111,7 +129,7 @@ def go_outcomes(printed: str) -> Outcomes:
 def _rskafka(checkout: Path, place: Place) -> Outcomes:
     chosen = ["--exact", *(name.partition(" ")[2] for name in place.only)] if place.only else []
     words = ["cargo", "test", "--offline", "--no-fail-fast", "--tests", "--", "--test-threads=4", *chosen]
-    environment = {"TEST_INTEGRATION": "1", "TEST_BROKER_IMPL": "kafka", "KAFKA_CONNECT": place.bootstrap}
+    environment = {"TEST_INTEGRATION": "1", "TEST_BROKER_IMPL": "kafka", "KAFKA_CONNECT": place.way.bootstrap}
     return rust_outcomes(
         _call(words, checkout, place.log, CARGO_TARGET_DIR=str(BUILD / "rskafka"), **environment)
     )
@@ -136,7 +154,8 @@ def rust_outcomes(printed: str) -> Outcomes:
 def _librdkafka(checkout: Path, place: Place) -> Outcomes:
     tests = _built_librdkafka(checkout, place.log) / "tests"
     configuration, report = place.log.with_suffix(".conf"), place.log.with_suffix(".json")
-    configuration.write_text(f"bootstrap.servers={place.bootstrap}\ntest.topic.random=true\n")
+    tls = f"security.protocol=ssl\nssl.ca.location={place.way.ca_file}\n" if place.way.ca_file else ""
+    configuration.write_text(f"bootstrap.servers={place.way.bootstrap}\ntest.topic.random=true\n{tls}")
     report.unlink(missing_ok=True)
     environment = {
         "RDKAFKA_TEST_CONF": str(configuration),
@@ -145,7 +164,7 @@ def _librdkafka(checkout: Path, place: Place) -> Outcomes:
     }
     if place.only:
         environment["TESTS"] = ",".join(name.partition("_")[0] for name in place.only)
-    _call(["./run-test.sh", "-Q", "-p3"], tests, place.log, **environment)
+    _call([*place.way.words, "./run-test.sh", "-Q", "-p3"], tests, place.log, **environment)
     return librdkafka_outcomes(report.read_text()) if report.exists() else {}
 
 
@@ -178,8 +197,11 @@ PROJECTS: Final = {
         ("pkg/kgo/client.go", "package kgo"),
         _go("./pkg/kgo", KGO_TEST_RF="3", KGO_TEST_RECORDS="50000"),
         properties=_CREATES_TOPICS,
+        tls=True,
     ),
-    "librdkafka": Project(("src/rdkafka.h", "rd_kafka_new"), _librdkafka, properties=_CREATES_TOPICS),
+    "librdkafka": Project(
+        ("src/rdkafka.h", "rd_kafka_new"), _librdkafka, properties=_CREATES_TOPICS, tls=True
+    ),
     "kafka-go": Project(
         ("go.mod", "module github.com/segmentio/kafka-go"),
         _go("./...", KAFKA_VERSION=NEWEST),

@@ -40,3 +40,11 @@ def test_checkout_is_known_by_its_files(tmp_path: Path) -> None:
 def test_other_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path)]) == 2
     assert "is no checkout of franz-go, librdkafka, kafka-go, rskafka" in capsys.readouterr().err
+
+
+def test_suite_without_a_key_for_certificates_is_not_run_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "go.mod").write_text("module github.com/segmentio/kafka-go\n")
+    assert main([str(tmp_path), "--by-name"]) == 2
+    assert capsys.readouterr().err == "the tests of kafka-go cannot be told a certificate\n"
