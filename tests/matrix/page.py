@@ -1,8 +1,9 @@
 """What the suites said before one broker, kept in results.json, and the part of docs/brokers.md that shows it."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,7 @@ class Result:
         skipped: how many, by reason.
         failed: tests that fail through Sluice alone.
         failed_direct: tests that fail as well where clients connect to the broker itself.
+        second_try: tests that failed, and passed when they ran again alone; they count as passed.
         rolled: what the roll to the next release took; "" where there was none.
         offered: the newest version of each API by key, as the broker says.
         through: the same through Sluice.
@@ -45,6 +47,20 @@ class Result:
     rolled: str
     offered: Mapping[str, int]
     through: Mapping[str, int]
+    second_try: Sequence[str] = ()
+
+    def with_more(self, more: "Result") -> "Result":
+        """Return this one with what other suites have said since, before the same broker."""
+        return replace(
+            more,
+            suites=(*self.suites, *more.suites),
+            passed=self.passed + more.passed,
+            skipped=Counter(self.skipped) + Counter(more.skipped),
+            failed=(*self.failed, *more.failed),
+            failed_direct=(*self.failed_direct, *more.failed_direct),
+            second_try=(*self.second_try, *more.second_try),
+            rolled=self.rolled or more.rolled,
+        )
 
 
 def read() -> dict[str, Result]:
@@ -93,6 +109,7 @@ def _differs(result: Result) -> str:
     lines += [f"- Rolled: {result.rolled}."] if result.rolled else []
     lines += [f"- **Fails through Sluice alone**: `{name}`." for name in result.failed]
     lines += [f"- Fails direct as well: `{name}`." for name in result.failed_direct]
+    lines += [f"- Passed at the second try, alone: `{name}`." for name in result.second_try]
     lines += _skipped(result)
     hidden = sorted(result.offered.keys() - result.through.keys(), key=int)
     if hidden:
