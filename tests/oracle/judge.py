@@ -36,7 +36,10 @@ class Judge:
         """Start it; the jars are brought first, if they are not there."""
         return cls(
             subprocess.Popen(
-                [jars.java(), "-Xmx512m", "-cp", jars.class_path(KAFKA), str(_SOURCES / source), *arguments],
+                [
+                    *(jars.java(), "-Xmx512m", f"-Dkafka.release={KAFKA}", "-cp", jars.class_path(KAFKA)),
+                    *(str(_SOURCES / source), *arguments),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
