@@ -7,6 +7,7 @@ here; `protocol` parses and patches them. docs/decisions/0010 defines which mess
 from kafka_client.connection import CLIENT_ID, Connection, Login
 from kafka_client.quotas import QuotaClient
 from kafka_client.request import ASKING_FAILS, ClosedError, LoginError, RefusedError, Request
+from kafka_client.security import PropertiesError, Security, security_of
 
 __all__ = [
     "ASKING_FAILS",
@@ -15,7 +16,10 @@ __all__ = [
     "Connection",
     "Login",
     "LoginError",
+    "PropertiesError",
     "QuotaClient",
     "RefusedError",
     "Request",
+    "Security",
+    "security_of",
 ]

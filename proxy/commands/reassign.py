@@ -14,10 +14,10 @@ from typing import Annotated, Final, NamedTuple, TypeVar
 from commandline import amounts
 from commandline.arguments import add_format, print_result
 from commandline.program import OK
-from kafka_client import ASKING_FAILS, Connection, Request, metadata
+from kafka_client import ASKING_FAILS, Connection, Request, Security, metadata
 from proxy.commands import reassign_plan, reassign_status
 from proxy.commands.reassign_plan import add_file_arguments, read_reassignment
-from proxy.commands.servers import Security, brokers_of, connect_any
+from proxy.commands.servers import brokers_of, connect_any
 from proxy.config import Address
 from proxy.config.schema import Rate, number, read_value
 from proxy.system.errors import ServerError, UsageError, reason

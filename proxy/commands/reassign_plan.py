@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeVar
 from commandline import amounts
 from commandline.arguments import add_format, print_result
 from commandline.program import NEGATIVE, OK
-from proxy.commands.servers import Security, add_brokers, brokers_of
+from kafka_client import Security
+from proxy.commands.servers import add_brokers, brokers_of
 from proxy.config import Address, load, read_text, schema
 from proxy.config.schema import read_value
 from proxy.system.errors import ConfigError, ServerError, SluiceError

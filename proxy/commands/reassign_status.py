@@ -18,12 +18,11 @@ from typing import Annotated, Any, Final
 from commandline import amounts
 from commandline.arguments import add_format, print_result
 from commandline.program import OK
-from kafka_client import ASKING_FAILS, ClosedError, Connection, metadata
+from kafka_client import ASKING_FAILS, ClosedError, Connection, Security, metadata
 from proxy.commands.servers import (
     ADMIN,
     SECONDS_MAX,
     Document,
-    Security,
     add_admin_files,
     admin_access,
     brokers_of,

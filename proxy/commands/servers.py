@@ -1,7 +1,6 @@
 """The servers that commands ask: admin ports of Sluices, read and sent actions over HTTP, and brokers.
 
-`--command-config` is a properties file of Kafka's Java clients, as for Kafka's own tools. Supported are the keys of
-SASL PLAIN and SCRAM and of PEM stores; other security keys are refused, and all other keys are ignored.
+`--command-config` is a properties file of Kafka's Java clients (`kafka_client.security`).
 """
 
 import argparse
@@ -10,8 +9,6 @@ import contextlib
 import http.client
 import json
 import os
-import re
-import ssl
 import threading
 import time
 import urllib.error
@@ -20,10 +17,10 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from commandline.amounts import printable
-from kafka_client import ASKING_FAILS, CLIENT_ID, Connection, Login
+from kafka_client import ASKING_FAILS, CLIENT_ID, Connection, PropertiesError, Security, security_of
 from proxy.config import Address, read_text
 from proxy.config.schema import Addresses, read_value
 from proxy.explain.documents import RESPONSE_BYTES_MAX, DocumentError, Refused, decode
@@ -378,24 +375,6 @@ def read_all(
 
 
 _PEM_BYTES_MAX: Final = 4 * 1024 * 1024
-_JAAS: Final = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
-_SUPPORTED_KEYS: Final = (
-    "security.protocol",
-    "sasl.mechanism",
-    "sasl.jaas.config",
-    "ssl.truststore.type",
-    "ssl.truststore.location",
-    "ssl.keystore.type",
-    "ssl.keystore.location",
-    "ssl.key.password",
-)
-
-
-class Security(NamedTuple):
-    """How connections to brokers are secured: the login and the TLS context; None where there is none."""
-
-    login: Login | None = None
-    tls: ssl.SSLContext | None = None
 
 
 def add_brokers(command: argparse.ArgumentParser, who: str = "the brokers") -> None:
@@ -443,52 +422,9 @@ def read_command_config(path: Path) -> Security:
     Raises:
         ConfigError: a security key is not supported, or a required one is missing.
     """
-    values: dict[str, str] = {}
-    for line in read_text(path).replace("\\\n", "").splitlines():
-        key, equals, value = line.partition("=")
-        if equals and not line.lstrip().startswith(("#", "!")):
-            values[key.strip()] = value.strip()
-    for key in values:
-        if key.startswith(("sasl.", "ssl.", "security.")) and key not in _SUPPORTED_KEYS:
-            raise ConfigError(f"{path}: {key}", f"is not supported; supported: {', '.join(_SUPPORTED_KEYS)}")
-    protocol = values.get("security.protocol", "PLAINTEXT").upper()
-    if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-        raise ConfigError(f"{path}: security.protocol", "is not a security protocol of Kafka", protocol)
-    login = None
-    if protocol.startswith("SASL"):
-        mechanism = values.get("sasl.mechanism", "")
-        if mechanism not in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-            raise ConfigError(
-                f"{path}: sasl.mechanism", "must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", mechanism
-            )
-        jaas = dict(_JAAS.findall(values.get("sasl.jaas.config", "")))
-        if set(jaas) != {"username", "password"}:
-            raise ConfigError(f"{path}: sasl.jaas.config", 'must hold username="…" and password="…"')
-        login = Login(mechanism, jaas["username"], jaas["password"])
-    return Security(login, _tls(path, values) if protocol.endswith("SSL") else None)
-
-
-def _tls(path: Path, values: Mapping[str, str]) -> ssl.SSLContext:
-    trusted, own = _pem(path, values, "ssl.truststore"), _pem(path, values, "ssl.keystore")
     try:
-        context = ssl.create_default_context(cafile=trusted)
-        if own is not None:
-            context.load_cert_chain(own, password=values.get("ssl.key.password", ""))
-    except OSError as error:  # ssl.SSLError is one
-        raise ConfigError(str(path), f"its TLS files cannot be read: {error}") from None
-    return context
-
-
-def _pem(path: Path, values: Mapping[str, str], store: str) -> str | None:
-    location = values.get(f"{store}.location")
-    if location and values.get(f"{store}.type", "").upper() != "PEM":
-        raise ConfigError(f"{path}: {store}.type", "must be PEM: Java's own formats are not supported")
-    if not location:
-        return None
-    try:
-        read_bytes(Path(location), _PEM_BYTES_MAX)  # OpenSSL would wait forever for a FIFO
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: {store}.location", f"cannot be read: {error.strerror or error}", location
-        ) from None
-    return location
+        # OpenSSL would wait forever for a FIFO
+        return security_of(read_text(path), lambda store: read_bytes(Path(store), _PEM_BYTES_MAX))
+    except PropertiesError as error:
+        where = f"{path}: {error.key}" if error.key else str(path)
+        raise ConfigError(where, error.problem, error.value) from None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kafka_client import Security
 from proxy.commands import reassign_plan
-from proxy.commands.servers import Security
 from proxy.config import Address
 from proxy.control.reassign.cluster import ClusterState
 from quotas.reassignment.step import PartitionState, TopicPartition
