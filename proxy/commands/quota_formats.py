@@ -3,6 +3,9 @@
 jikkou's resources (its documentation, "Kafka Quotas", apiVersion kafka.jikkou.io/v1beta2; its examples also have v1)
 are one document each, or a `KafkaClientQuotaList`. They support six of Kafka's eight levels, no ips or topics, and
 three keys; `jikkou_omits` names the rest, and `replaceable` keeps it. YAML needs the extra `operator`.
+
+A file of changes, as `sluice-offline compare` writes it, may also remove an entity: a `[[quota]]` table with
+`remove = true` in place of limits is read as the entity without limits.
 """
 
 import json
@@ -48,10 +51,9 @@ def read(text: str, form: str) -> Quotas:
         SluiceError: the parser of this format is not installed.
     """
     try:
-        definitions = _READERS[form](text)
+        return _READERS[form](text)
     except DefinitionError as error:
         raise ConfigError(error.path or form, error.problem) from None
-    return dict(definitions.entries())
 
 
 def guess(name: str, text: str) -> str:
@@ -132,7 +134,13 @@ def replaceable(current: Quotas, wanted: Quotas, form: str) -> Quotas:
     }
 
 
-def _read_json(text: str) -> Definitions:
+def _read_toml(text: str) -> Quotas:
+    removed: list[Entity] = []
+    definitions = parse(text, removed=removed)
+    return {**dict(definitions.entries()), **{entity: {} for entity in removed}}
+
+
+def _read_json(text: str) -> Quotas:
     try:
         entries = json.loads(text)
     except ValueError as error:
@@ -150,7 +158,7 @@ def _read_json(text: str) -> Definitions:
             (part, None if name is DEFAULT else str(name)) for part, name in names.items() if name is not None
         ]
         _put(found, entity_of_parts(parts) or Entity(), values, path)
-    return found
+    return dict(found.entries())
 
 
 def _write_json(quotas: Quotas) -> str:
@@ -158,7 +166,7 @@ def _write_json(quotas: Quotas) -> str:
     return json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
 
 
-def _read_jikkou(text: str) -> Definitions:
+def _read_jikkou(text: str) -> Quotas:
     yaml = _yaml()
     try:
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
@@ -184,7 +192,7 @@ def _read_jikkou(text: str) -> Definitions:
             )
         values = {_KEYS.get(str(key), str(key)): value for key, value in configs.items()}
         _put(found, entity, values, path)
-    return found
+    return dict(found.entries())
 
 
 def _resources(documents: list[Any]) -> Iterator[dict[str, Any]]:
@@ -253,8 +261,8 @@ def _yaml() -> ModuleType:
     return yaml
 
 
-_READERS: Final[dict[str, Callable[[str], Definitions]]] = {
-    "toml": parse,
+_READERS: Final[dict[str, Callable[[str], Quotas]]] = {
+    "toml": _read_toml,
     "json": _read_json,
     "jikkou": _read_jikkou,
 }

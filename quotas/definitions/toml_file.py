@@ -227,13 +227,20 @@ _TIMES: Final = frozenset(times.FIELDS)
 _SCOPE: Final = "scope"
 CAPACITY_FIELDS: Final = (_SCOPE, *_CAPACITY_LIMITS)
 _DEFAULT_TEXT: Final = DEFAULT.value
+_REMOVE: Final = "remove"
 
 Entries = list[tuple[Entity, dict[str, float]]]
 """Entities with their limits. A group may be among those of two tables: of its own, and of a `[[quota]]`."""
 
 
-def parse(text: str, static: StaticQuotas | None = None) -> Definitions:
+def parse(
+    text: str, static: StaticQuotas | None = None, *, removed: list[Entity] | None = None
+) -> Definitions:
     """Parse a quotas file, with optional static settings of lower precedence.
+
+    Args:
+        removed: gets the entities of `[[quota]]` tables with `remove = true` in place of limits: a file of changes may
+            have them. None: such a table is an error.
 
     Raises:
         DefinitionError: the text is not TOML, or a definition is invalid; the message begins with the path,
@@ -246,14 +253,17 @@ def parse(text: str, static: StaticQuotas | None = None) -> Definitions:
     for index, block in enumerate(blocks(_lines_of(text))):
         if index == 0:
             if not is_preamble(block):
-                return _parse_whole(text, static)
+                return _parse_whole(text, static, removed)
             continue
         kind = kind_of(block)
         path = places.next(kind)
         found = table(block)
         if found is None:
-            return _parse_whole(text, static)
-        _take(definitions, linked, known, kind, found, path)
+            return _parse_whole(text, static, removed)
+        if removed is not None and kind == QUOTA and _REMOVE in found:
+            removed.append(_removed(known, found, path))
+        else:
+            _take(definitions, linked, known, kind, found, path)
     _put_linked(definitions, linked)
     return definitions
 
@@ -327,6 +337,22 @@ def _take(
     known.add(definitions.put(entity, values, path, checked=entity.when is None))
 
 
+def _removed(known: set[str], found: Mapping[str, object], path: str) -> Entity:
+    """Return the entity of a table that has `remove = true` in place of limits."""
+    if found[_REMOVE] is not True:
+        raise DefinitionError(f"{path}.{_REMOVE}", f"must be true, not {shown(found[_REMOVE])}")
+    entity, values = _named({key: value for key, value in found.items() if key != _REMOVE}, path)
+    if values:
+        raise DefinitionError(
+            path, f"has limits and {_REMOVE} = true: an entity that is removed has no limit"
+        )
+    name = code(*entity)
+    if name in known:
+        raise DefinitionError(path, f"{_describe(QUOTA, [(entity, {})])} is defined twice")
+    known.add(name)
+    return entity
+
+
 def _put_linked(definitions: Definitions, linked: Mapping[str, Entries]) -> None:
     for entity, values in _joined(linked).items():
         definitions.put(entity, values)
@@ -353,8 +379,10 @@ def _joined(linked: Mapping[str, Entries]) -> dict[Entity, dict[str, float]]:
     return found
 
 
-def _parse_whole(text: str, static: StaticQuotas | None) -> Definitions:
+def _parse_whole(text: str, static: StaticQuotas | None, removed: list[Entity] | None) -> Definitions:
     """Parse a text in any of TOML's forms."""
+    if removed is not None:
+        removed.clear()
     try:
         document = loads(text)
     except TomlError as error:
@@ -373,6 +401,9 @@ def _parse_whole(text: str, static: StaticQuotas | None) -> Definitions:
             path = f"{kind}[{index}]"
             if not isinstance(found, dict):
                 raise DefinitionError(path, f"must be a table, not {shown(found)}")
+            if removed is not None and kind == QUOTA and _REMOVE in found:
+                removed.append(_removed(known, found, path))
+                continue
             _take(definitions, linked, known, kind, found, path)
     _put_linked(definitions, linked)
     return definitions
@@ -466,7 +497,17 @@ def parse_limit(value: object, path: str) -> float:
 
 
 def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, float]]:
-    """Return the entity and the limits of one `[[quota]]` table."""
+    """Return the entity and the limits, at least one, of a `[[quota]]` table."""
+    entity, values = _named(table, path)
+    if not values:
+        raise DefinitionError(path, f"{_describe(QUOTA, [(entity, {})])} has no limit")
+    if len(values) > 1:
+        check_ceilings(values, path)
+    return entity, values
+
+
+def _named(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, float]]:
+    """Return the entity of a `[[quota]]` table, and its limits, which may be none."""
     names: dict[str, Name] = {}
     for key, value in table.items():
         if key in _LIMITS or key in times.FIELDS:
@@ -485,12 +526,7 @@ def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, fl
     if entity.group is not None and len(names) > 1:
         others = " or ".join(part for part in _PARTS if part != "group")
         raise DefinitionError(f"{path}.group", f"{entity.group!r} cannot be combined with {others}")
-    values = _values(entity, table, path)
-    if not values:
-        raise DefinitionError(path, f"{_describe(QUOTA, [(entity, {})])} has no limit")
-    if len(values) > 1:
-        check_ceilings(values, path)
-    return entity, values
+    return entity, _values(entity, table, path)
 
 
 def _values(entity: Entity, table: Mapping[str, object], path: str) -> dict[str, float]:

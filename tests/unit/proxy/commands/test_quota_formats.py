@@ -141,3 +141,43 @@ def test_without_yaml_the_command_that_installs_it_is_named(monkeypatch: pytest.
 def test_entities_have_names() -> None:
     assert describe(Entity("ann", DEFAULT)) == "user 'ann', client id <default>"
     assert as_table(Entity(ip=DEFAULT)) == {"ip": "<default>"}
+
+
+CHANGES = """\
+# unused
+[[quota]]
+client_id = "old"
+remove = true
+
+[[quota]]
+client_id = "<default>"
+producer_byte_rate = "2M"
+"""
+
+
+def test_a_file_of_changes_may_remove_an_entity() -> None:
+    assert read(CHANGES, "toml") == {
+        Entity(client_id="old"): {},
+        Entity(client_id=DEFAULT): {"producer_byte_rate": 2e6},
+    }
+    in_one_line = 'quota = [{ client_id = "old", remove = true }, { user = "ann", remove = true }]'
+    assert read(in_one_line, "toml") == {Entity(client_id="old"): {}, Entity("ann"): {}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("remove = true", "remove = false", r"quota\[0\]\.remove: must be true, not False"),
+        ("remove = true", 'remove = true\nproducer_byte_rate = "1M"', r"quota\[0\]: has limits and remove"),
+        ("<default>", "old", r"quota\[1\]: client_id 'old' is defined twice"),
+        ('"2M"', '"fast"', r"quota\[1\]\.producer_byte_rate"),
+        (
+            "remove = true",
+            'remove = true\n[[quota]]\nclient_id = "old"\nremove = true',
+            r"quota\[1\]: .* twice",
+        ),
+    ],
+)
+def test_removal_that_contradicts_is_refused(old: str, new: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        read(CHANGES.replace(old, new), "toml")

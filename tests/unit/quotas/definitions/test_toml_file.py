@@ -404,3 +404,8 @@ def test_comments_alone_may_stand_in_front(text: str, stands: bool) -> None:
 
 def test_comments_in_front_of_the_table_belong_to_it() -> None:
     assert table(f"# kept\n\n{TABLE}") == {"client_id": "a"}
+
+
+def test_a_quotas_file_removes_nothing() -> None:
+    with pytest.raises(DefinitionError, match=r"quota\[0\]\.remove: unknown key"):
+        parse('[[quota]]\nclient_id = "old"\nremove = true\n')
