@@ -292,6 +292,9 @@ class ApplyOptions:
         str, Argument("Sluice or brokers, to change by AlterClientQuotas", "HOST:PORT")
     ] = ""
     ca_file: Annotated[str, Argument("certificates to trust, for TLS", "FILE")] = ""
+    command_config: Annotated[
+        str, Argument("a Java client's properties, for SASL and TLS; instead of --ca-file", "FILE")
+    ] = ""
     dry_run: Annotated[bool, _flag("show the difference and change nothing")] = False
     steps: Annotated[
         int, Argument("number of steps from what clients use today to the recommendation", parse=_count)

@@ -9,8 +9,8 @@ the same factor; the last step is the target. A limit whose target is not below 
 raises a limit in force: if it is at or above the target, no step exceeds it; if it is below, step 1 sets the target.
 The limit in force is the entity's own, or the one that applies to its clients without it.
 
-A server is reached with or without TLS. SASL is not supported: errors refer to `sluice quotas apply FILE
---command-config`, which does the same. The job reads two small files of `recommend` and does not need Spark.
+The job reads two small files of `recommend` and does not need Spark. What reads and writes quotas here serves `compare`
+as well.
 """
 
 import asyncio
@@ -24,13 +24,21 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-from kafka_client import ClosedError, Connection, QuotaClient, RefusedError
+from kafka_client import ClosedError, Connection, LoginError, QuotaClient, RefusedError, Security, security_of
 from offline.advice.explain import settings_note
 from offline.errors import ApplyError, InputError
 from offline.inputs import finished_text
 from offline.options import ApplyOptions, RecommendSettings, read_settings
 from protocol.errors import WireError
-from quotas.definitions.alterations import Difference, Quotas, alterations, differences, entity_of_parts
+from quotas.definitions.alterations import (
+    ANY,
+    EVERYTHING,
+    Difference,
+    Quotas,
+    alterations,
+    differences,
+    entity_of_parts,
+)
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity, Name
 from quotas.definitions.kinds import WHOLE_KEYS
@@ -39,7 +47,7 @@ from quotas.errors import DefinitionError, FormError
 
 _CONNECT_SECONDS_MAX: Final = 30.0
 _CLIENT_ID: Final = b"sluice-offline"
-_HINT: Final = "a server that asks for SASL, which `sluice quotas apply FILE --command-config ...` speaks"
+_HINT: Final = "a server that asks for SASL (--command-config)"
 
 Rollout = Callable[[Quotas], Quotas]
 """What to set where this is set now."""
@@ -76,44 +84,73 @@ def run(options: ApplyOptions, work: str) -> list[str]:
 
 def _to_file(path: Path, rollout_: Rollout, *, dry_run: bool) -> list[str]:
     new = "" if path.exists() else " (a new file: a proxy reads it if [quotas] file names it)"
-    try:
-        text = "" if new else path.read_text("utf-8")
-        current = dict(parse(text).entries())
-    except (OSError, UnicodeDecodeError, DefinitionError) as error:
-        raise ApplyError(f"{path} is not a valid quotas file: {error}") from error
-    wanted = rollout_(current)
-    found = differences(current, _merged(current, wanted), prune=False)
+    text, current = ("", {}) if new else read_file(path)
+    wanted = merged(current, rollout_(current))
+    found = differences(current, wanted, prune=False)
     if found:
-        try:
-            edited = _edited(text, current, wanted)
-            parse(edited)
-            if not dry_run:
-                _write(path, edited)
-        except DefinitionError as error:  # a rate above the ceiling that the file states
-            raise ApplyError(f"{path} is left as it is, since it would be invalid: {error}") from error
-        except OSError as error:
-            raise ApplyError(f"{path} cannot be written: {error}") from error
+        edited = edit(path, text, current, wanted)
+        if not dry_run:
+            write(path, edited)
     return _shown(f"{path}{new}", found, dry_run=dry_run)
 
 
-def _merged(current: Quotas, wanted: Quotas) -> Quotas:
-    """Return the wanted quotas, with the limits in force for keys without a recommendation."""
+def read_file(path: Path) -> tuple[str, Quotas]:
+    """Return the text of a quotas file, and its quotas.
+
+    Raises:
+        ApplyError: it cannot be read, or is not valid.
+    """
+    try:
+        text = path.read_text("utf-8")
+        return text, dict(parse(text).entries())
+    except (OSError, UnicodeDecodeError, DefinitionError) as error:
+        raise ApplyError(f"{path} is not a valid quotas file: {error}") from error
+
+
+def merged(current: Quotas, wanted: Quotas) -> Quotas:
+    """Return the wanted quotas, with the limits in force for keys that `wanted` does not name."""
     return {entity: {**current.get(entity, {}), **values} for entity, values in wanted.items()}
 
 
-def _edited(text: str, current: Quotas, wanted: Quotas) -> str:
-    """Return the file's text with the changes; comments and order stay if it consists of `[[quota]]` tables."""
-    merged = _merged(current, wanted)
+def edit(path: Path, text: str, current: Quotas, wanted: Quotas) -> str:
+    """Return a quotas file's text in which these entities have exactly the wanted limits; without limits, they go.
+
+    Comments and order stay if the file consists of tables such as `[[quota]]`.
+
+    Args:
+        path: the file, for the message.
+        text, current: its text, and its quotas.
+
+    Raises:
+        ApplyError: the result would not be valid, as with a rate above the ceiling that the file states.
+    """
     try:
         document, _, _ = Document.read(text.splitlines(keepends=True))
     except FormError:
-        return render(Definitions({**current, **merged}))
-    changes = [(entity, values) for entity, values in merged.items() if values != current.get(entity)]
-    return "".join(document.text(document.edit(changes)))
+        edited = render(Definitions({**current, **wanted}))
+    else:
+        changes = [(entity, values) for entity, values in wanted.items() if values != current.get(entity)]
+        edited = "".join(document.text(document.edit(changes)))
+    try:
+        parse(edited)
+    except DefinitionError as error:
+        raise ApplyError(f"{path} is left as it is, since it would be invalid: {error}") from error
+    return edited
 
 
-def _write(path: Path, text: str) -> None:
-    """Replace the file atomically: a proxy that watches it may read it at any moment."""
+def write(path: Path, text: str) -> None:
+    """Replace the file atomically: a proxy that watches it may read it at any moment.
+
+    Raises:
+        ApplyError: it cannot be written.
+    """
+    try:
+        _replace(path, text)
+    except OSError as error:
+        raise ApplyError(f"{path} cannot be written: {error}") from error
+
+
+def _replace(path: Path, text: str) -> None:
     mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -130,10 +167,9 @@ def _write(path: Path, text: str) -> None:
 
 async def _to_server(options: ApplyOptions, rollout_: Rollout) -> list[str]:
     server = options.bootstrap_server
-    async with quota_client(server, options.ca_file) as client:
-        described = ((entity_of_parts(parts), values) for parts, values in await client.describe())
-        current = {entity: values for entity, values in described if entity is not None}
-        found = differences(current, _merged(current, rollout_(current)), prune=False)
+    async with quota_client(server, options.ca_file, options.command_config) as client:
+        current = await in_force(client)
+        found = differences(current, merged(current, rollout_(current)), prune=False)
         refused = await client.alter(alterations(found), validate_only=options.dry_run) if found else []
     if refused:
         reasons = "; ".join(f"{dict(parts)}: {reason}" for parts, reason in refused[:5])
@@ -141,21 +177,40 @@ async def _to_server(options: ApplyOptions, rollout_: Rollout) -> list[str]:
     return _shown(server, found, dry_run=options.dry_run)
 
 
+async def in_force(client: QuotaClient) -> Quotas:
+    """Return the quotas of a server, of Sluice also those that are in no Kafka: of groups, capacities and times."""
+    try:
+        described = await client.describe([(EVERYTHING, ANY, None)])
+    except RefusedError:  # brokers, and Sluice before 0.2, know no such component
+        described = await client.describe()
+    found = ((entity_of_parts(parts), values) for parts, values in described)
+    return {entity: values for entity, values in found if entity is not None}
+
+
 @asynccontextmanager
-async def quota_client(server: str, ca_file: str = "") -> AsyncIterator[QuotaClient]:
-    """Connect to a server of the quota API (KIP-546), with TLS if there is a file of certificates to trust.
+async def quota_client(
+    server: str, ca_file: str = "", command_config: str = ""
+) -> AsyncIterator[QuotaClient]:
+    """Connect to a server of the quota API (KIP-546).
+
+    Args:
+        ca_file: the certificates to trust; "" for a connection without TLS.
+        command_config: a Java client's properties, with login and TLS; "" for none.
 
     Raises:
-        ApplyError: the server cannot be reached, or a request in the block fails.
+        ApplyError: the server cannot be reached or refuses the login, a file cannot be used, or a request in the block
+            fails.
     """
     host, colon, port = server.rpartition(":")
     if not colon or not port.isdigit():
         raise ApplyError(f"--bootstrap-server {server} is not HOST:PORT")
+    login, tls = _security(ca_file, command_config)
     try:
-        tls = ssl.create_default_context(cafile=ca_file) if ca_file else None
         async with asyncio.timeout(_CONNECT_SECONDS_MAX):
-            connection = await Connection.open(host.strip("[]"), int(port), tls=tls, client_id=_CLIENT_ID)
-    except OSError as error:
+            connection = await Connection.open(
+                host.strip("[]"), int(port), tls=tls, login=login, client_id=_CLIENT_ID
+            )
+    except (OSError, LoginError, WireError) as error:
         raise ApplyError(f"{server} cannot be reached: {error}") from error
     try:
         yield QuotaClient(connection)
@@ -172,6 +227,16 @@ async def quota_client(server: str, ca_file: str = "") -> AsyncIterator[QuotaCli
     finally:
         connection.close()
         await asyncio.sleep(0)  # the socket is closed in the next turn of the loop
+
+
+def _security(ca_file: str, command_config: str) -> Security:
+    path = command_config or ca_file
+    try:
+        if command_config:
+            return security_of(Path(command_config).read_text("utf-8"))
+        return Security(tls=ssl.create_default_context(cafile=ca_file) if ca_file else None)
+    except (OSError, ValueError) as error:  # PropertiesError and UnicodeDecodeError are ValueErrors
+        raise ApplyError(f"{path} cannot be used: {error}") from error
 
 
 def _shown(where: str, found: list[Difference], *, dry_run: bool) -> list[str]:
