@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from commandline.amounts import duration
-from commandline.arguments import Parser, add_command, not_installed
-from commandline.program import FAILED, OK, run_quietly
+from commandline.arguments import Parser, add_command, add_format, not_installed
+from commandline.program import FAILED, NEGATIVE, OK, run_quietly
 from offline.errors import InputError, OfflineError, SetupError, reason
 from offline.imports import add_parser as add_import
 from offline.options import (
@@ -21,6 +21,7 @@ from offline.options import (
     ENGINE_DEFAULTS,
     ApplyOptions,
     BacktestOptions,
+    CompareOptions,
     Goal,
     IngestOptions,
     SparkOptions,
@@ -48,13 +49,15 @@ _STAGES: Final = {
     "recommend": "recommend quotas",
     "report": "write a page with the evidence",
     "apply": "write the recommendation to a quotas file or a cluster",
-    "run": "run all stages except apply",
+    "compare": "compare the quotas in force with the recommendation; exit code 3 if there is anything to change",
+    "run": "run all stages except apply and compare",
 }
 _OPTIONS: Final[dict[str, tuple[type, ...]]] = {
     "ingest": (IngestOptions,),
     "backtest": (BacktestOptions,),
     "recommend": (Goal,),
     "apply": (ApplyOptions,),
+    "compare": (CompareOptions,),
     "run": (IngestOptions, BacktestOptions, Goal),
 }
 
@@ -92,8 +95,10 @@ def parser() -> argparse.ArgumentParser:
             if kind is BacktestOptions:
                 for field, argument in ENGINE_ARGUMENTS.items():
                     add_argument(command, field, argument, getattr(ENGINE_DEFAULTS, field))
-        if name == "apply":
-            command.set_defaults(work=_apply)
+        if name == "compare":
+            add_format(command)
+        if name in _WITHOUT_SPARK:
+            command.set_defaults(work=_WITHOUT_SPARK[name])
         else:
             command.set_defaults(work=_run_stages, stage=name)
             add_arguments(command.add_argument_group("Spark"), SparkOptions)
@@ -105,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_directories(command: argparse.ArgumentParser, name: str) -> None:
     """Add the arguments for a stage's work directories."""
-    if name == "apply":
+    if name in _WITHOUT_SPARK:
         text = "work directory with a recommendation"
         command.add_argument("--input", required=True, metavar="DIR", help=text)
     elif name in ("ingest", "run"):
@@ -184,6 +189,20 @@ def _apply(options: argparse.Namespace) -> int:
     for line in apply.run(options_of(ApplyOptions, options), options.input):
         print(line)
     return OK
+
+
+def _compare(options: argparse.Namespace) -> int:
+    try:
+        from offline.jobs import compare
+    except ImportError as error:
+        raise _not_installed(error) from error
+    wanted = options_of(CompareOptions, options)
+    lines, changes = compare.run(wanted, options.input, as_json=options.format == "json")
+    print("\n".join(lines))
+    return NEGATIVE if changes else OK
+
+
+_WITHOUT_SPARK: Final = {"apply": _apply, "compare": _compare}
 
 
 def _not_installed(error: ImportError) -> SetupError:

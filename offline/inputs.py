@@ -232,6 +232,20 @@ def finished_text(work: str, stage: str, name: str) -> str:
     return _text(work, f"{stage}/{name}")
 
 
+def finished_table(work: str, table: str, columns: Sequence[str]) -> pa.Table:
+    """Read columns of a table, "stage/name", of a finished stage, without Spark.
+
+    Raises:
+        InputError: the stage is not finished or out of date, or the table cannot be read.
+    """
+    finished_text(work, table.partition("/")[0], MARK)
+    system, path = _resolve(f"{work.rstrip('/')}/{table}")
+    try:
+        return pq.read_table(path, columns=list(columns), filesystem=system)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{work}/{table} cannot be read: {reason(error)}") from error
+
+
 def _text(work: str, name: str) -> str:
     system, path = _resolve(f"{work.rstrip('/')}/{name}")
     try:

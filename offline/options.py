@@ -302,6 +302,54 @@ class ApplyOptions:
     step: Annotated[int, Argument("the step to take; by default the last", parse=_count)] = 0
 
 
+Grade = Literal["high", "medium", "low"]
+GRADES: Final[tuple[Grade, ...]] = get_args(Grade)  # of a confidence, the highest first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions:
+    """What `compare` compares a recommendation with, and from which difference on it proposes a change.
+
+    Attributes:
+        change: the smallest change of a quota, as a share of the smaller value; smaller ones are not proposed.
+        wide: a quota is too wide from this multiple of what its client should have on.
+        unused_days: how many days must have been recorded before an unused quota is removed.
+        confidence: the lowest confidence of a recommendation that is proposed.
+        write: the file to write the changes to; "" for none.
+    """
+
+    quotas_file: Annotated[str, Argument("quotas file with the quotas in force", "FILE")] = ""
+    bootstrap_server: Annotated[
+        str, Argument("Sluice or brokers, whose quotas in force are compared", "HOST:PORT")
+    ] = ""
+    ca_file: Annotated[str, Argument("certificates to trust, for TLS", "FILE")] = ""
+    command_config: Annotated[
+        str, Argument("a Java client's properties, for SASL and TLS; instead of --ca-file", "FILE")
+    ] = ""
+    change: Annotated[
+        float, Argument("smallest change that is proposed, as a share of the quota", "SHARE", _positive)
+    ] = 0.2
+    wide: Annotated[
+        float,
+        Argument(
+            "multiple of what it should have from which a quota is too wide", "FACTOR", _number(float, 1)
+        ),
+    ] = 2.0
+    unused_days: Annotated[
+        float, Argument("days that must be recorded before an unused quota is removed", "DAYS", _positive)
+    ] = 28.0
+    confidence: Annotated[
+        Grade, Argument("lowest confidence of what is proposed", more={"choices": GRADES})
+    ] = "medium"
+    write: Annotated[
+        str,
+        Argument(
+            "write the changes, for `sluice quotas apply`; if FILE is --quotas-file, its tables are edited",
+            "FILE",
+        ),
+    ] = ""
+
+
 # What later stages need, as JSON beside a stage's tables.
 
 
