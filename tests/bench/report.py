@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table as ScreenTable
 
 from tests.bench.options import DOCUMENT
 from tests.cluster import MissingPrerequisiteError, processes
 
 MISSING: Final = "–"
+_LINE_MAX: Final = 150  # of text in a file or a pipe, which have no width
+_TABLE_MAX: Final = 10_000
 Facts = Sequence[tuple[str, str]]
 """The machine and the versions, as `machine` describes them."""
 T = TypeVar("T")
@@ -159,20 +162,31 @@ def write(document: Path, name: str, facts: Facts, outcome: Outcome, extra: str 
     document.write_text(replace_between(document.read_text(), name, content))
 
 
-def screen() -> Console:
-    """Return the screen; a file or a pipe, which has no width, gets one that the tables fit in."""
-    return Console(width=None if sys.stdout.isatty() else 150)
-
-
 def show(console: Console, facts: Facts, outcome: Outcome) -> None:
-    """Print everything."""
+    """Print everything; a table is wider than the screen where it would have to cut a word.
+
+    A file or a pipe has no width, and neither has a pseudo-terminal that was given none (rich takes 80 for it): there
+    a table is as wide as it needs.
+    """
     for table in tables(facts, outcome):
         printed = ScreenTable(title=table.title or None, title_justify="left", caption=table.note or None)
-        for number, column in enumerate(table.columns):
-            printed.add_column(column, justify="right" if number else "left")
+        for number, (column, *cells) in enumerate(zip(table.columns, *table.rows, strict=True)):
+            words = " ".join((column, *cells)).split()
+            printed.add_column(
+                column,
+                justify="right" if number else "left",
+                min_width=max(map(len, words), default=0),
+                no_wrap=len(words) <= 1 + len(cells),  # nothing to wrap: rich narrows the others
+            )
         for row in table.rows:
             printed.add_row(*(cell if cell != "pass" else "[green]pass[/green]" for cell in row))
-        console.print(printed)
+        wanted = Measurement.get(console, console.options.update(max_width=_TABLE_MAX), printed)
+        screen = console.width
+        console.width = max(screen, wanted.minimum) if console.is_terminal else wanted.maximum
+        try:
+            console.print(printed, crop=False)
+        finally:
+            console.width = screen
 
 
 def publish(console: Console, facts: Facts, outcome: Outcome, block: str = "", extra: str = "") -> bool:
@@ -187,7 +201,7 @@ def publish(console: Console, facts: Facts, outcome: Outcome, block: str = "", e
 def run(measure: Callable[[Console], bool]) -> int:
     """Run a bench, and return the exit code: 1 where it says no, 2 where something that it needs is missing."""
     processes.exit_on_signals()
-    console = screen()
+    console = Console(width=None if sys.stdout.isatty() else _LINE_MAX)
     try:
         return 0 if measure(console) else 1
     except MissingPrerequisiteError as problem:
