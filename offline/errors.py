@@ -3,7 +3,7 @@
 OfflineError
 +-- SetupError     this machine lacks something (Java, a package, a jar)
 +-- InputError     an input cannot be read; the message names the file or the row
-+-- ApplyError     the quotas could not be applied
++-- ApplyError     the quotas in force cannot be read, or not be changed
 
 ReplayError
 +-- CaptureError   a capture cannot be read; the message names the file
@@ -28,7 +28,7 @@ class InputError(OfflineError):
 
 
 class ApplyError(OfflineError):
-    """The recommended quotas could not be applied."""
+    """The quotas in force cannot be read, or not be changed."""
 
 
 def reason(error: Exception) -> str:
