@@ -145,14 +145,10 @@ class Comparison(NamedTuple):
 
 def compare(current: Quotas, found: Recommended, options: CompareOptions) -> Comparison:
     """Compare the quotas in force with a recommendation."""
-    known = {
-        entity: {key: value for key, value in values.items() if key in keys_of(entity)}
-        for entity, values in current.items()
-    }
     judged: list[Judged] = []
-    not_judged = list(_not_judged(known, found.by))
+    not_judged = list(_not_judged(current, found.by))
     for direction in KEYS:
-        way = _Way(known, found, options, direction)
+        way = _Way(current, found, options, direction)
         judged += way.judge()
         not_judged += way.overruled
     judged.sort(key=lambda one: (_ORDER.index(one.drift), text_of(one.entity), one.key))
@@ -161,15 +157,19 @@ def compare(current: Quotas, found: Recommended, options: CompareOptions) -> Com
 
 def _not_judged(current: Quotas, by: By) -> Iterator[NotJudged]:
     for entity, values in current.items():
-        whole = _left_alone(entity, by)
+        whole = _left_alone(entity, values, by)
         for key in values:
             why = whole or _key_left_alone(key, values)
             if why:
                 yield NotJudged(entity, key, why)
 
 
-def _left_alone(entity: Entity, by: By) -> str:
+def _left_alone(entity: Entity, values: Mapping[str, float], by: By) -> str:
     """Return why an entity is not judged; "" if it is."""
+    if not values.keys() <= set(
+        keys_of(entity)
+    ):  # brokers may have more; a file of changes could not keep it
+        return "an entity with a key that is not known here"
     if entity.capacity is not None:
         return "a capacity is stated, not measured"
     if entity.when is not None:
@@ -207,8 +207,12 @@ class _Way:
     def __init__(self, current: Quotas, found: Recommended, options: CompareOptions, direction: str) -> None:
         self.overruled: list[NotJudged] = []
         self._current = current
+        known = {
+            entity: {key: value for key, value in values.items() if key in keys_of(entity)}
+            for entity, values in current.items()
+        }
         # Entries with times hold from the first call of `elapse` on: here none does.
-        self._definitions = Definitions(current)
+        self._definitions = Definitions(known)
         self._found = found
         self._options = options
         self._direction = direction
@@ -242,7 +246,7 @@ class _Way:
 
     def _may_judge(self, entity: Entity) -> bool:
         values = self._current.get(entity, {})
-        return not (_left_alone(entity, self._found.by) or _key_left_alone(self._key, values))
+        return not (_left_alone(entity, values, self._found.by) or _key_left_alone(self._key, values))
 
     def _limit(self, entity: Entity) -> float | None:
         return self._current.get(entity, {}).get(self._key)
@@ -317,11 +321,13 @@ class _Way:
         waiting = sum(need > limit for need in counted)
         clients = f"{waiting:,} of {len(counted):,} clients that it covers would have waited"
         limited = self._capacity is not None and any(need > advised.value for need in counted)
-        if waiting and advised.value > limit and advised.value >= limit * change:
+        share = 0.0 if self._capacity is not None else self._found.goal.throttled_share
+        allowed = int(share * len(counted) + 1e-9)
+        if waiting > allowed and advised.value > limit and advised.value >= limit * change:
             return self._held(replace(judged, drift="too tight", reason=clients), advised)
         if limit > advised.value * (change if limited else self._options.wide):
-            over = "the stated capacity allows" if limited else "clients without a quota of their own need"
-            reason = f"{limit / advised.value:.1f} times what {over}"
+            over = "what the stated capacity allows" if limited else "the recommended default"
+            reason = f"{limit / advised.value:.1f} times {over}"
             return self._held(replace(judged, drift="too wide", reason=reason), advised)
         return replace(judged, proposed=None, reason=clients if waiting else "")
 

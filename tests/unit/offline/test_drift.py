@@ -134,8 +134,13 @@ def test_without_a_default_one_is_proposed() -> None:
     assert judged({}) == {"<default>": ("new", 220e3), "large": ("new", 550e3), "hog": ("new", 4.4e6)}
 
 
-def test_a_default_that_is_tight_for_its_goals_share_stays() -> None:
-    """The recommendation may throttle a share of the clients: that is no drift."""
+def test_a_default_that_is_tight_for_the_share_of_the_goal_stays() -> None:
+    """A share of the clients may be throttled: that is no drift."""
+    needs = {"big": 500e3, **{f"c-{number}": 50e3 for number in range(19)}}
+    found = replace(RECOMMENDED, advice={"produce": advice(needs, 220e3), "fetch": NOTHING})
+    assert judged(limits(default=110e3), found) == {"<default>": ("unchanged", 110e3)}  # 1 of 20 is 5 %
+    strict = replace(found, goal=Goal(throttled_share=0.04))
+    assert judged(limits(default=110e3), strict) == {"<default>": ("too tight", 220e3)}
     found = replace(RECOMMENDED, advice={"produce": advice({"a": 50e3, "b": 500e3}, 110e3), "fetch": NOTHING})
     (default,) = compare(limits(default=110e3), found, CompareOptions()).judged
     assert (default.drift, default.reason) == ("unchanged", "1 of 2 clients that it covers would have waited")
@@ -291,6 +296,16 @@ def test_what_is_not_judged_is_left_alone_and_named() -> None:
         (Entity(group="team"), KEY): "a group: the recording has clients, and no groups",
         (Entity(capacity="cluster"), KEY): "a capacity is stated, not measured",
     }
+
+
+def test_an_entity_with_a_key_of_later_brokers_is_left_alone() -> None:
+    """A file of changes names all limits that an entity keeps, and cannot name this one."""
+    current: Quotas = {**limits(default=220e3), Entity(client_id="small"): {KEY: 1e3, "later_rate": 5.0}}
+    compared = compare(current, RECOMMENDED, CompareOptions())
+    assert Entity(client_id="small") not in compared.wanted(current)
+    assert {one.key: one.why for one in compared.not_judged} == dict.fromkeys(
+        (KEY, "later_rate"), "an entity with a key that is not known here"
+    )
 
 
 def test_a_default_with_a_ceiling_is_left_alone() -> None:
