@@ -308,7 +308,7 @@ class Engine:
         newcomers = self._newcomers_of(limiter, now_ms)
         if (
             newcomers is None
-            or newcomers.waits
+            or newcomers.waits(now_ms)
             or newcomers.room_in_ms(0, now_ms, consumes=False, alone=True)
         ):
             return False

@@ -147,11 +147,13 @@ class ScheduledLimiter(VirtualSchedule):
             self._sweep(now_ms)
         self.take_back(now_ms)
         doubtful = announcements.doubtful_bytes(flow, flow.missing)
-        slot_ms, _ = self._slot(flow, self._queue.enter(flow), self._burst_ms)
+        index = self._queue.enter(flow)
+        slot_ms, _ = self._slot(flow, index, self._burst_ms)
         suspended = doubtful > 0 and announcements.must_wait(flow, now_ms)
         if slot_ms <= now_ms and not suspended:
-            covered = int(min(now_ms - slot_ms, float(self._burst_ms)) * self._rate)
-            lacking = 0 if self.savings is None else self._lacking(self.savings, flow, size, covered, now_ms)
+            lacking = self._lacking(
+                flow, size, now_ms - slot_ms, now_ms, first=not index, doubtful=doubtful > 0
+            )
             if not lacking:
                 return self._pass(flow, flow.tag, size, size - doubtful, now_ms, self._burst_ms, doubtful)
             slot_ms = now_ms + min(max(1.0, lacking / self._rate), float(POLL_MS_MAX))
@@ -177,35 +179,49 @@ class ScheduledLimiter(VirtualSchedule):
         flow.due_ms = min(ceil(slot_ms), now_ms + poll_ms, flow.hold_end_ms)
         return Decision(hold_until_ms=flow.due_ms, reason="held to its slot")
 
-    def _lacking(self, savings: Savings, flow: Flow, size: int, covered: int, now_ms: int) -> int:
-        """Return the bytes that are still to be saved for a Produce at its slot; with 0 it passes.
+    def _lacking(
+        self, flow: Flow, size: int, since_ms: float, now_ms: int, *, first: bool, doubtful: bool
+    ) -> int:
+        """Return the bytes that are still to be paid first for a Produce; with 0 it passes.
 
         Args:
-            covered: the bytes of it that the burst covers.
+            since_ms: for how long its slot has been there; what time has paid for since then is the burst.
+            first: whether no other place is ahead of it: what is saved is for the first one.
+            doubtful: whether it keeps no place from others.
         """
+        flow.saved = 0
+        savings = self.savings
+        if savings is None:
+            return 0
+        lacking = max(0, size - int(min(since_ms, float(self._burst_ms)) * self._rate))
+        if not first or size <= int(self._burst_ms * self._rate):
+            return lacking
         savings.add(self._paid_ms, self._rate, now_ms)
-        beyond = max(0, size - covered)
-        saved = min(beyond, int(savings.bytes))
-        lacking = beyond - saved
+        saved = min(lacking, int(savings.bytes))
+        lacking -= saved
         if lacking and (
             savings.advances is None or not savings.advances.advance(self, lacking, size, now_ms)
         ):
-            savings.wait(size, now_ms + POLL_MS_MAX, now_ms)
+            savings.wait(size, now_ms + POLL_MS_MAX, now_ms, doubtful=doubtful)
             return lacking
         flow.saved = saved
-        savings.spend()
+        savings.spend(saved)
         return 0
 
-    def _restore(self, flow: Flow, size: int, now_ms: int) -> None:
-        """Save again what a request had used of it, of which `size` bytes did not arrive."""
-        again = min(flow.saved, size)
-        if again and self.savings is not None:
-            self.savings.restore(again, now_ms)
-        flow.saved -= again
+    def _take_again(self, flow: Flow, size: int, now_ms: int) -> None:
+        """Give back `size` bytes of a request that did not arrive: what was saved for it first, then the charge."""
+        again = 0
+        if self.savings is not None:
+            again = min(flow.saved, size)
+            if again:
+                self.savings.restore(again, now_ms)
+            flow.saved -= again
+        self._give_back(flow, size - again, now_ms)
 
-    @property
-    def waits(self) -> bool:
+    def waits(self, now_ms: int) -> bool:
         """Whether a channel waits for its slot here."""
+        if now_ms >= self._sweep_ms:
+            self._sweep(now_ms)
         return bool(self._queue.flows)
 
     def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
@@ -218,8 +234,7 @@ class ScheduledLimiter(VirtualSchedule):
     def take_back(self, now_ms: int) -> None:
         """Give back the charge of announced bytes that did not arrive in time."""
         for expired in self._announcements.expire(now_ms):
-            self._give_back(expired, expired.lost, now_ms)
-            self._restore(expired, expired.lost, now_ms)
+            self._take_again(expired, expired.lost, now_ms)
 
     def request_arrived(self, flow: Flow) -> None:
         """Register that all bytes of the announced request have arrived."""
@@ -400,9 +415,7 @@ class ScheduledLimiter(VirtualSchedule):
         if flow.admitted >= 0:
             self._charge(flow.exposed, now_ms)
         self._fetches.remove(flow)
-        lost = self._announcements.remove(flow, now_ms)
-        self._give_back(flow, lost, now_ms)
-        self._restore(flow, lost, now_ms)
+        self._take_again(flow, self._announcements.remove(flow, now_ms), now_ms)
         flow.held_since_ms = -1
 
     def _slot(self, flow: Flow, index: int, ahead_ms: int) -> tuple[float, float]:
@@ -447,7 +460,8 @@ class ScheduledLimiter(VirtualSchedule):
         queue = self._queue
         queue.remove(flow)
         flow.held_since_ms = -1
-        self._charge(size - flow.saved, now_ms)
+        aside = 0 if self.savings is None else self.savings.put_aside(size, now_ms)
+        self._charge(size - flow.saved + aside, now_ms)
         queue.record_passed(flow, start, size, doubtful)
         _, back_ms = self._slot(flow, queue.index_after(flow), ahead_ms)
         wait_ms = ceil(back_ms - now_ms)

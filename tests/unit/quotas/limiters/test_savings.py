@@ -157,6 +157,73 @@ def test_doubtful_request_that_saves_keeps_no_other_waiting() -> None:
     assert passes(limiter, Flow(), 1000, 10)
 
 
+def test_request_that_came_in_part_is_given_back_once() -> None:
+    limiter, flow = class_with(), trusted()
+    held(limiter, flow, SIZE, 2000)
+    assert passes(limiter, flow, SIZE, 2000)
+    limiter.announce(flow, SIZE, 2000)
+    flow.announced = BURST  # the rest has come
+    limiter.leave(flow, 2000)
+    assert limiter.savings is not None
+    assert limiter.savings.bytes + limiter.credit_bytes(2000) == BURST
+
+
+def test_class_that_an_entry_names_now_pays_for_all_of_a_request() -> None:
+    limiter, flow = class_with(), trusted()
+    held(limiter, flow, SIZE, 2000)
+    assert passes(limiter, flow, SIZE, 2000)
+    limiter.request_arrived(flow)
+    limiter.savings = None
+    assert passes(limiter, flow, SIZE, 3000)
+    assert limiter.debt_bytes(3000) == SIZE - BURST
+
+
+@pytest.mark.parametrize("doubtful", [False, True])
+@pytest.mark.parametrize("small", [1000, BURST // 2])
+def test_large_requests_beside_small_ones_of_another_connection_have_their_part(
+    small: int, doubtful: bool
+) -> None:
+    """The large ones are half of what is sent, or nearly a fifth if their channels are never trusted."""
+    limiter = class_with()
+    sizes = {trusted(small): small, Flow() if doubtful else trusted(): SIZE}
+    due_ms = dict.fromkeys(sizes, 0)
+    sent = dict.fromkeys(sizes, 0)
+    until_ms = 60_000
+    while (now_ms := min(due_ms.values())) < until_ms:
+        for flow, size in sizes.items():
+            if due_ms[flow] != now_ms:
+                continue
+            flow.missing = size
+            decision = limiter.produce(flow, size, now_ms)
+            mute_ms = min(decision.throttle_ms, 250)  # as in a class of a capacity (`budgets`)
+            due_ms[flow] = max(decision.hold_until_ms, now_ms + mute_ms) + 1
+            due_ms[flow] += size == SIZE and decision.hold_until_ms > 0  # its timer is late
+            if decision.refused:
+                limiter.leave(flow, now_ms)
+            elif not decision.hold_until_ms:
+                limiter.announce(flow, size, now_ms)
+                limiter.request_arrived(flow)
+                sent[flow] += size
+                if size == SIZE and doubtful:
+                    flow.trusted = 0  # it is a new channel for each request
+    all_of_it = RATE * until_ms / 1000
+    large = sent[list(sizes)[1]]
+    assert sum(sent.values()) >= (0.75 if doubtful else 0.95) * all_of_it
+    assert large >= (0.15 if doubtful else 0.47) * all_of_it
+
+
+def test_savings_for_a_larger_request_are_not_lost_by_a_smaller_one() -> None:
+    savings = Savings(None)
+    savings.wait(SIZE, due_ms=500, now_ms=0)
+    savings.add(paid_ms=0, rate=100.0, now_ms=1000)
+    savings.spend(BURST)
+    assert savings.bytes == RATE - BURST
+    savings.add(paid_ms=0, rate=100.0, now_ms=2000)  # none waits
+    assert savings.bytes == RATE - BURST
+    savings.add(paid_ms=0, rate=100.0, now_ms=500 + KEPT_MS + 1)
+    assert not savings.bytes
+
+
 def test_new_names_pay_first_for_a_first_large_response() -> None:
     new_names = NewNames(room=9)
     limiter, flow = class_with(new_names), Flow()
