@@ -350,7 +350,9 @@ class Engine:
         """
         for own, (newcomers, size, counted) in list(islice(self._advanced.items(), NEWCOMERS_AT_ONCE)):
             del self._advanced[own]
-            if own.used() - counted + own.credit_bytes(now_ms) < 0:  # some of its debt of then is left
+            own.take_back(now_ms)  # of what was announced and has not come, nothing is to be paid
+            credit = own.credit_bytes(now_ms)
+            if credit < 0 and own.used() - counted + credit < 0:  # some of its debt of then is left
                 self._advanced[own] = newcomers, size, counted
             else:
                 _repay(newcomers, size, now_ms)

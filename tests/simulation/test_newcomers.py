@@ -113,3 +113,28 @@ def test_a_class_without_an_entry_has_its_rate_with_large_requests(rest: float) 
     for number in range(10):
         rate = world.rate_of(f"new-{number}", BEGIN_MS + 1000, BEGIN_MS + 101_000)
         assert rate >= 0.79 * 0.1 * MB  # a request is a tenth of what is counted
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_large_request_that_does_not_come_keeps_no_new_name_waiting(closes: bool) -> None:
+    """New names pay first for a large request of a name: they have it back when it does not come."""
+    world = world_of(0.1 * MB, promised=RATE)
+    clock, engine = world.world, world.workers[0].engine
+    world.add("liar", size=100, start_ms=BEGIN_MS - 5000, stop_ms=BEGIN_MS - 4999)
+    for number in range(10):
+        start_ms = BEGIN_MS + 1000 * (number + 1)
+        world.add(f"new-{number}", size=SIZE, start_ms=start_ms, stop_ms=start_ms + 1)
+
+    def announce() -> None:
+        throttle = engine.client("", "liar", 1).produce
+        flow = throttle.flow()
+        flow.missing = 16 * MB
+        while decision := throttle.produce(flow, flow.missing, clock.now_ms).hold_until_ms:
+            clock.now_ms = decision
+        throttle.announce(flow, flow.missing, clock.now_ms)
+        if closes:
+            throttle.leave(flow, clock.now_ms)
+
+    clock.at(BEGIN_MS, announce)
+    clock.run(BEGIN_MS + 12_000)
+    assert begun(world, BEGIN_MS + 12_000) == 11
