@@ -16,6 +16,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import numba
 import numpy as np
 import numpy.typing as npt
+from numba.core.caching import IndexDataCacheFile
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -44,13 +45,32 @@ def kept(function: Callable[P, R]) -> Callable[P, R]:
 
     Where numba finds no directory to write to (`NUMBA_CACHE_DIR` names one), each process compiles anew.
     """
+    made: Any
     try:
-        made: Any = _made(function, cache=True)
-    except RuntimeError:
+        made = _made(function, cache=True)
+        _keep_by_rules(made._cache)
+    except (RuntimeError, OSError):
         return _made(function)
-    # By default numba checks this function's file only, and would load code that was compiled from other rules.
-    made._cache._cache_file._source_stamp = sources_digest()
     return made  # type: ignore[no-any-return]  # numba has no types
+
+
+def _keep_by_rules(cache: Any) -> None:
+    """Let numba's cache of one function depend on the rules that are compiled into it.
+
+    By default numba checks the function's file only, and would load code that was compiled from other rules. And it
+    names a directory by the function's path. An executor of Spark has our packages in an archive at a path of its own,
+    so each executor would compile anew and leave a directory behind; for an archive the rules are the name.
+
+    Raises:
+        OSError: the directory cannot be written to.
+    """
+    digest = sources_digest()
+    locator = cache._impl.locator
+    if ".zip/" in locator._py_file:
+        parent = numba.config.CACHE_DIR or cache.cache_path.rpartition("/")[0]
+        locator._cache_path = f"{parent}/sluice_{digest}"
+        locator.ensure_cache_path()
+    cache._cache_file = IndexDataCacheFile(locator.get_cache_path(), cache._impl.filename_base, digest)
 
 
 def _made(function: Callable[P, R], **options: bool) -> Callable[P, R]:

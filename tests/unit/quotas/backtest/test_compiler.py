@@ -1,5 +1,8 @@
 """What numba has kept on disk is taken only for the rules that it was made of."""
 
+import sys
+import zipfile
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,38 @@ def test_function_is_compiled_also_where_numba_finds_no_place_to_keep_it() -> No
     exec("def twice(number):\n    return 2 * number\n", made)
 
     assert compiler.kept(made["twice"])(3) == 6
+
+
+def of_archive(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that is kept, of a module in an archive, as each executor of Spark has one in its own directory."""
+    directory.mkdir()
+    archive = directory / "sent.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("sent_rule.py", "def twice(number):\n    return 2 * number\n")
+    monkeypatch.syspath_prepend(str(archive))
+    monkeypatch.delitem(sys.modules, "sent_rule", raising=False)
+    return compiler.kept(import_module("sent_rule").twice)
+
+
+def test_code_of_an_archive_is_kept_by_its_rules_wherever_the_archive_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(kept))
+    monkeypatch.setattr(compiler, "sources_digest", lambda: "these rules")
+    assert of_archive(tmp_path / "one", monkeypatch)(3) == 6
+    other = of_archive(tmp_path / "other", monkeypatch)
+    assert other(3) == 6
+    assert sum(other.stats.cache_hits.values()) == 1
+    assert [path.name for path in kept.iterdir()] == ["sluice_these rules"]
+
+
+def test_code_of_an_archive_is_compiled_also_where_nothing_can_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path / "file"))
+    assert of_archive(tmp_path / "one", monkeypatch)(3) == 6
 
 
 def test_digest_changes_with_each_source_file_and_nothing_else(
