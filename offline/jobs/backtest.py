@@ -146,10 +146,12 @@ def _decided(writer: Writer, named: DataFrame, plan: Plan, tasks: _Tasks) -> Dat
     path = f"{writer.path}/_raw"
     raw_outcomes(named, tasks.places, plan, tasks.limiters, tasks.partitions).write.parquet(path)
     raw = named.sparkSession.read.schema(RAW).parquet(path)
-    unordered = raw.filter(F.col("kind") == UNORDERED).select("limiter", F.col("numbers")[0].alias("chunk"))
-    if unordered.isEmpty():
+    left_out = raw.filter(F.col("kind") == UNORDERED).select("limiter", F.col("numbers")[0].cast("int"))
+    unordered = left_out.collect()  # not kept on executors, which may be lost
+    if not unordered:
         return raw
-    places = tasks.places.join(unordered.localCheckpoint(), on=["limiter", "chunk"], how="left_semi")
+    keys = raw.sparkSession.createDataFrame(unordered, "limiter int, chunk int")
+    places = tasks.places.join(keys, on=["limiter", "chunk"], how="left_semi")
     again = sorted_outcomes(named, places, plan, tasks.limiters, tasks.partitions)
     again.write.mode("append").parquet(path)
     return raw.sparkSession.read.schema(RAW).parquet(path)

@@ -273,12 +273,9 @@ def _steps(rows: DataFrame, stepped: Sequence[tuple[str, int]]) -> list[Problem]
     clocks = rows.sparkSession.createDataFrame(stepped, "process string, started_us bigint")
     drift_ms = (F.col("wall_ms") * 1000 - F.col("mono_us") - F.col("started_us")) / 1000
     off = rows.join(F.broadcast(clocks), on="process", how="inner").filter(F.abs(drift_ms) > STEP_MS / 2)
-    first = off.groupBy("process").agg(
-        F.min_by(F.struct("file", "row", drift_ms.cast("bigint").alias("by_ms")), F.col("mono_us")).alias(
-            "at"
-        )
-    )
+    by_ms = drift_ms.cast("bigint").alias("by_ms")
+    first = off.groupBy("process").agg(F.min(F.struct("mono_us", "file", "row", by_ms)).alias("at"))
     return [
         (row["at"]["file"], row["at"]["row"], f"the wall clock has stepped by {row['at']['by_ms']} ms here")
-        for row in first.limit(NAMED_MAX).collect()
+        for row in first.orderBy("process").limit(NAMED_MAX).collect()
     ]

@@ -174,12 +174,8 @@ def _busiest(loads: DataFrame, span: Span) -> tuple[int, list[Row]]:
 
 
 def _hours(source: Store, of_way: Any) -> list[float]:
-    rows = (
-        source.read("demand/diurnal")
-        .filter(of_way)
-        .groupBy("hour")
-        .agg(F.sum("bytes_per_second").alias("rate"))
-        .collect()
-    )
-    by_hour = {row["hour"]: row["rate"] for row in rows}
+    # As decimals: a sum of fractions depends on their order, which is another in each run on a cluster.
+    total = F.sum(F.col("bytes_per_second").cast("decimal(28,6)")).alias("total")
+    rows = source.read("demand/diurnal").filter(of_way).groupBy("hour").agg(total).collect()
+    by_hour = {row["hour"]: float(row["total"]) for row in rows}
     return [by_hour.get(hour, 0.0) for hour in range(24)]

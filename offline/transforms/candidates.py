@@ -86,12 +86,15 @@ def unthrottled(peaks: DataFrame, entities: DataFrame, rows: DataFrame) -> DataF
         direction, user, client_id, peak_1s and peak_10s (bytes/s). Both peaks are multiplied by busy time /
         (busy time - recorded pauses), from 1 to `_TIMES_MAX`.
     """
-    paused = (F.col("throttle_ms") / 1000).alias("paused_s")
-    told = rows.filter(F.col("throttle_ms") > 0).select(*ENTITY, paused).groupBy(*ENTITY)
-    pauses = told.agg(
-        F.sum("paused_s").alias("paused_s"),
-        # The first second of a pause is one with a request, and counted as such.
-        F.sum(F.greatest(F.col("paused_s") - 1, F.lit(0.0))).alias("further_s"),
+    # Sums of whole milliseconds: a sum of fractions depends on their order, which is another in each run on a cluster.
+    pauses = (
+        rows.filter(F.col("throttle_ms") > 0)
+        .groupBy(*ENTITY)
+        .agg(
+            (F.sum("throttle_ms") / 1000).alias("paused_s"),
+            # The first second of a pause is one with a request, and counted as such.
+            (F.sum(F.greatest(F.col("throttle_ms") - 1000, F.lit(0))) / 1000).alias("further_s"),
+        )
     )
     active = entities.select(*ENTITY, (F.col("active_seconds") * F.col("connections_max")).alias("active_s"))
     joined = peaks.join(active, on=list(ENTITY), how="inner").join(

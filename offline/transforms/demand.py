@@ -141,7 +141,8 @@ def entities(seconds: DataFrame, recorded_s: int) -> DataFrame:
         F.sum("bytes").alias("bytes"),
         F.sum("requests").alias("requests"),
         F.sum("connections").alias("connections"),
-        F.sum("in_flight").alias("in_flight"),
+        # As whole microseconds: a sum of fractions depends on their order, which is another in each run on a cluster.
+        (F.sum(F.round(F.col("in_flight") * _SECOND_US).cast("bigint")) / _SECOND_US).alias("in_flight"),
         _active_bytes(F.sum("bytes"), F.sum("requests")).alias("active_bytes"),
     )
     totals = whole.groupBy(*ENTITY).agg(

@@ -46,7 +46,7 @@ def processes(captured: DataFrame) -> DataFrame:
         F.count("*").alias("rows"),
         F.min("mono_us").alias("first_us"),
         F.max("mono_us").alias("last_us"),
-        F.min_by(drift_us, F.col("mono_us")).alias("drift_us"),
+        F.min(F.struct(F.col("mono_us"), drift_us.alias("drift_us")))["drift_us"].alias("drift_us"),
         F.min(drift_us).alias("lowest_us"),
         F.max(drift_us).alias("highest_us"),
     )
@@ -58,7 +58,7 @@ def processes(captured: DataFrame) -> DataFrame:
         F.min("first_us").alias("first_us"),
         F.max("last_us").alias("last_us"),
         F.min_by("drift_us", "upper").alias("offset_us"),
-        F.min_by("drift_us", "first_us").alias("started_us"),
+        F.min(F.struct("first_us", "drift_us"))["drift_us"].alias("started_us"),
         ((F.max("highest_us") - F.min("lowest_us")) / 1000).cast("bigint").alias("wall_step_ms"),
     )
     for name in ("first", "last"):
