@@ -125,7 +125,7 @@ def _add_directories(command: argparse.ArgumentParser, name: str) -> None:
 def _run_stages(options: argparse.Namespace) -> int:
     try:
         from offline import inputs
-        from offline.session import progress, spark_session
+        from offline.session import progress, set_partitions, spark_session
         from offline.store import Store
     except ImportError as error:
         raise _not_installed(error) from error
@@ -147,6 +147,7 @@ def _run_stages(options: argparse.Namespace) -> int:
     with spark_session(spark_options) as spark:
         for name, work in works.items():
             print(f"{name}: {_STAGES[name]}", flush=True)
+            set_partitions(spark, spark_options)
             source, store = Store(spark, source_path), Store(spark, options.output or source_path)
             begun_s = time.monotonic()
             with progress(spark.sparkContext, name, wanted=spark_options.progress):

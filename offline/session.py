@@ -2,7 +2,7 @@
 
 PySpark's workers use the running interpreter; by default they would use any `python3` on the PATH, which may lack
 packages. In local mode Spark listens on loopback only. On a cluster Sluice's packages are sent along, so that its
-workers need only pyarrow, numpy and numba.
+workers need only pyarrow, numpy and numba; PYSPARK_PYTHON names their interpreter where its path is another there.
 
 Only errors of Java and Spark are shown, unless `verbose` is set. The JVM writes warnings to its standard error before
 it reads any settings. So it inherits a pipe as standard error, and a thread copies all other lines from it. Progress
@@ -56,7 +56,9 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
         logging.getLogger().addFilter(is_not_py4j)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     local = options.master == "local" or options.master.startswith("local[")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if local or not os.environ.get("PYSPARK_PYTHON"):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
     # Python workers are started by the JVM, which does not know this interpreter's path.
     paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
@@ -72,13 +74,22 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
         raise SetupError(f"Spark does not start with master {options.master}: {reason(error)}") from error
     with tempfile.TemporaryDirectory(prefix="sluice-offline-") as directory:
         try:
-            if not options.partitions:
-                spark.conf.set("spark.sql.shuffle.partitions", str(_PARTITIONS_A_CORE * cores(spark)))
             if not local:
                 spark.sparkContext.addPyFile(str(_packed(Path(directory))))
+                spark.range(1).count()  # which waits for the first executor
+            set_partitions(spark, options)
             yield spark
         finally:
             spark.stop()
+
+
+def set_partitions(spark: SparkSession, options: SparkOptions) -> None:
+    """Set the number of shuffle partitions by the cores that Spark has now.
+
+    A cluster's executors register one after the other, after the session's start; until then few cores are known.
+    """
+    if not options.partitions:
+        spark.conf.set("spark.sql.shuffle.partitions", str(_PARTITIONS_A_CORE * cores(spark)))
 
 
 def cores(spark: SparkSession) -> int:
