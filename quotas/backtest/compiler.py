@@ -64,13 +64,15 @@ def _keep_by_rules(cache: Any) -> None:
     Raises:
         OSError: the directory cannot be written to.
     """
+    config: Any = numba.config  # which gets its attributes when it is loaded
     digest = sources_digest()
     locator = cache._impl.locator
     if ".zip/" in locator._py_file:
-        parent = numba.config.CACHE_DIR or cache.cache_path.rpartition("/")[0]
+        parent = config.CACHE_DIR or cache.cache_path.rpartition("/")[0]
         locator._cache_path = f"{parent}/sluice_{digest}"
         locator.ensure_cache_path()
-    cache._cache_file = IndexDataCacheFile(locator.get_cache_path(), cache._impl.filename_base, digest)
+    file: Any = IndexDataCacheFile
+    cache._cache_file = file(locator.get_cache_path(), cache._impl.filename_base, digest)
 
 
 def _made(function: Callable[P, R], **options: bool) -> Callable[P, R]:
