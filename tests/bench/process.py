@@ -32,14 +32,12 @@ def parse_stat_cpu_ticks(stat: str) -> int:
 
 
 def family(pid: int) -> list[int]:
-    """Return the process and its children, grandchildren and so on."""
+    """Return the process and its children, grandchildren and so on; the kernel lists children by thread."""
     found = [pid]
     for parent in found:
-        try:
-            listing = Path(f"/proc/{parent}/task/{parent}/children").read_text()
-        except OSError:
-            continue
-        found.extend(int(child) for child in listing.split())
+        for listing in Path(f"/proc/{parent}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                found.extend(map(int, listing.read_text().split()))
     return found
 
 

@@ -1,20 +1,75 @@
-"""Spark with executors of their own, as on a cluster: a process that has to be given our packages."""
+"""Spark with executors of their own, which are given our packages, and of which one is lost in the dearest stage."""
 
-import subprocess
-import sys
+import shutil
+from collections import Counter
 from pathlib import Path
 
-from tests.support.synthetic import fleet, write_capture
+import pytest
+
+from quotas.backtest.compiler import sources_digest
+from tests.support.pipeline import GOAL, Pipeline
+from tests.support.spark_cluster import SparkCluster, results, run_pipeline, spark_cluster, tasks_of
+
+ROOT = Path(__file__).resolve().parents[2]
+# As the fixture `pipeline`, whose results are compared.
+ARGUMENTS = (
+    *("--candidates", "12", "--heavy", "3", "--partitions", "2", "--policy", "kip13", "--scope", "broker"),
+    *("--capacity-in", f"{GOAL.capacity_in:.0f}", "--capacity-out", f"{GOAL.capacity_out:.0f}"),
+    *("--throttled-share", f"{GOAL.throttled_share}", "--overrides", f"{GOAL.overrides}"),
+)
+# A few thousand rows: nothing is worth being compiled.
+SETTINGS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
 
 
-def test_executors_get_our_packages(tmp_path: Path) -> None:
-    requests = write_capture(tmp_path / "capture", fleet(3, 1e6), 5)
-    command = [sys.executable, "-m", "offline", "ingest", "--master", "local-cluster[1,1,1024]"]
-    command += ["--input", str(tmp_path / "capture"), "--output", str(tmp_path / "work"), "--partitions", "1"]
-    command += ["--no-progress"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert lines[:2] == ["starting Spark with master local-cluster[1,1,1024]", "ingest: read captures"]
-    assert f"ingest: {requests:,} requests of 1 processes" in lines
-    assert done.stderr == "", "what Java and Spark say beside errors is left out"
+def kept_code(directory: Path) -> Path:
+    """What the driver has compiled already, where executors look for it: it takes each half a minute."""
+    rules = directory / "numba" / f"sluice_{sources_digest()}"
+    rules.mkdir(parents=True)
+    for file in (ROOT / "quotas" / "backtest" / "__pycache__").glob("compiled_loop.repeat-*.nb[ic]"):
+        shutil.copy(file, rules)
+    return directory
+
+
+@pytest.mark.timeout(300)  # a minute where nothing else runs
+def test_executor_that_is_killed_in_the_backtest_changes_no_result(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    work, kept = tmp_path / "work", kept_code(tmp_path / "kept")
+
+    with spark_cluster(tmp_path / "cluster", 2, kept=kept, settings=SETTINGS) as cluster:
+
+        def lose(stage: str) -> None:
+            if stage == "backtest":
+                cluster.kill_executor()
+
+        run = run_pipeline(
+            pipeline.capture,
+            work,
+            cluster.master,
+            *ARGUMENTS,
+            environment=cluster.driver_environment(),
+            at_stage=lose,
+        )
+        lost = lost_in(cluster, "backtest", run.began_ms)
+
+    assert lost, "the executor had work when it was killed"
+    found, expected = results(work), results(Path(pipeline.store.path))
+    assert [name for name in expected if found[name] != expected[name]] == []
+    # Besides errors, nothing that Java and Spark say is shown.
+    assert all("Lost executor" in line for line in run.errors.splitlines()), run.errors
+    # Executors ran what was sent to them, and what one has compiled the others use, also the one that was added.
+    assert [path.name for path in (kept / "numba").iterdir()] == [f"sluice_{sources_digest()}"]
+
+
+def lost_in(cluster: SparkCluster, stage: str, began_ms: dict[str, int]) -> Counter[str]:
+    """Return the attempts of tasks of this stage that did not succeed, by what happened to them."""
+    names = list(began_ms)
+    after = names[names.index(stage) + 1]
+    return Counter(
+        task.outcome
+        for task in tasks_of(cluster.event_log())
+        if began_ms[stage] <= task.launched_ms < began_ms[after] and task.outcome != "Success"
+    )
