@@ -22,6 +22,7 @@ from offline.options import (
     ApplyOptions,
     BacktestOptions,
     CompareOptions,
+    EvaluateOptions,
     Goal,
     IngestOptions,
     SparkOptions,
@@ -50,7 +51,8 @@ _STAGES: Final = {
     "report": "write a page with the evidence",
     "apply": "write the recommendation to a quotas file or a cluster",
     "compare": "compare the quotas in force with the recommendation; exit code 3 if there is anything to change",
-    "run": "run all stages except apply and compare",
+    "run": "run all stages except evaluate, apply and compare",
+    "evaluate": "score the advice, and others, on days that they have not seen",
 }
 _OPTIONS: Final[dict[str, tuple[type, ...]]] = {
     "ingest": (IngestOptions,),
@@ -59,6 +61,7 @@ _OPTIONS: Final[dict[str, tuple[type, ...]]] = {
     "apply": (ApplyOptions,),
     "compare": (CompareOptions,),
     "run": (IngestOptions, BacktestOptions, Goal),
+    "evaluate": (EvaluateOptions,),
 }
 
 
@@ -92,13 +95,16 @@ def parser() -> argparse.ArgumentParser:
         _add_directories(command, name)
         for kind in _OPTIONS.get(name, ()):
             add_arguments(command, kind)
-            if kind is BacktestOptions:
+            if kind in (BacktestOptions, EvaluateOptions):
                 for field, argument in ENGINE_ARGUMENTS.items():
                     add_argument(command, field, argument, getattr(ENGINE_DEFAULTS, field))
         if name == "compare":
             add_format(command)
         if name in _WITHOUT_SPARK:
             command.set_defaults(work=_WITHOUT_SPARK[name])
+        elif name == "evaluate":
+            command.set_defaults(work=_evaluate)
+            add_arguments(command.add_argument_group("Spark"), SparkOptions)
         else:
             command.set_defaults(work=_run_stages, stage=name)
             add_arguments(command.add_argument_group("Spark"), SparkOptions)
@@ -113,6 +119,12 @@ def _add_directories(command: argparse.ArgumentParser, name: str) -> None:
     if name in _WITHOUT_SPARK:
         text = "work directory with a recommendation"
         command.add_argument("--input", required=True, metavar="DIR", help=text)
+    elif name == "evaluate":
+        text = (
+            "directory with a recording in each subdirectory: capture files, or a work directory with demand"
+        )
+        command.add_argument("--input", required=True, metavar="DIR", help=text)
+        command.add_argument("--output", required=True, metavar="DIR", help="work directory")
     elif name in ("ingest", "run"):
         command.add_argument("--output", required=True, metavar="DIR", help="work directory")
     else:
@@ -168,10 +180,11 @@ def _work(name: str, options: argparse.Namespace) -> "Work":
     if name == "backtest":
         from offline.jobs import backtest
 
-        engine = EngineOptions(**{field: getattr(options, field) for field in ENGINE_ARGUMENTS})
+        engine = _engine(options)
         headroom = getattr(options, "headroom", Goal().headroom)
+        day = getattr(options, "day", Goal().day)
         heavy = max(options.heavy, getattr(options, "overrides", 0))
-        wanted = options_of(BacktestOptions, options, engine=engine, headroom=headroom, heavy=heavy)
+        wanted = options_of(BacktestOptions, options, engine=engine, headroom=headroom, day=day, heavy=heavy)
         return lambda spark, source, store: backtest.run(spark, wanted, source, store)
     if name == "recommend":
         from offline.jobs import recommend
@@ -180,6 +193,33 @@ def _work(name: str, options: argparse.Namespace) -> "Work":
         return lambda spark, source, store: recommend.run(spark, goal, source, store)
     run: Work = importlib.import_module(f"offline.jobs.{name}").run
     return run
+
+
+def _engine(options: argparse.Namespace) -> EngineOptions:
+    return EngineOptions(**{field: getattr(options, field) for field in ENGINE_ARGUMENTS})
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    try:
+        from offline import inputs
+        from offline.jobs import evaluate
+        from offline.session import progress, spark_session
+        from offline.store import Store
+    except ImportError as error:
+        raise _not_installed(error) from error
+    recordings = inputs.recordings(options.input)
+    inputs.check_output(options.output)
+    spark_options = options_of(SparkOptions, options)
+    wanted = options_of(EvaluateOptions, options, engine=_engine(options))
+    print(f"starting Spark with master {spark_options.master}", flush=True)
+    with spark_session(spark_options) as spark:
+        begun_s = time.monotonic()
+        with progress(spark.sparkContext, "evaluate", wanted=spark_options.progress):
+            said = evaluate.run(spark, wanted, recordings, Store(spark, options.output))
+        for line in said:
+            print(line)
+        print(f"evaluate: done in {duration(time.monotonic() - begun_s)}", flush=True)
+    return OK
 
 
 def _apply(options: argparse.Namespace) -> int:

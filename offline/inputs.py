@@ -29,7 +29,7 @@ from protocol.capture import FILE_PREFIX, FILE_SUFFIX, SOURCE_KEY
 
 MARK: Final = "_SUCCESS"  # in the directory of a finished stage
 # Each reads results of those before it.
-_STAGES: Final = ("ingest", "demand", "backtest", "recommend", "report")
+_STAGES: Final = ("ingest", "demand", "backtest", "recommend", "report", "evaluate")
 _FOOTERS_MAX: Final = 100  # 0.1 s on a disk, a few seconds in an object store
 
 
@@ -291,3 +291,85 @@ def _resolve(name: str) -> tuple[arrow_fs.FileSystem, str]:
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{name} cannot be reached: {reason(error)}") from error
     return found
+
+
+# Recordings to evaluate recommenders on.
+
+
+class Misbehaviour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A client that is to be held back: an entry `[[hog]]` of `truth.toml`.
+
+    Attributes:
+        direction: `produce`, `fetch`, or "" for both.
+        start, end: seconds from the recording's first one; `end` 0: to its end.
+    """
+
+    client_id: str = ""
+    user: str = ""
+    direction: str = ""
+    start: float = 0.0
+    end: float = 0.0
+
+
+class Truth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is known of a recording beside its traffic: `truth.toml` in its directory.
+
+    Attributes:
+        day_seconds: the length of its days; 0 for that of the command.
+        hog: the clients that misbehave; all others behave.
+    """
+
+    day_seconds: int = 0
+    hog: list[Misbehaviour] = []
+
+
+class Recorded(NamedTuple):
+    """A directory with a recording.
+
+    Attributes:
+        name: of the directory.
+        measured: whether it is a work directory with a finished stage `demand`; else it has capture files.
+        truth: None if it has no `truth.toml`.
+    """
+
+    name: str
+    path: str
+    measured: bool
+    truth: Truth | None
+
+
+def recordings(directory: str) -> list[Recorded]:
+    """Return the recordings in the subdirectories of a directory, by name; or the directory itself, if it is one.
+
+    Raises:
+        InputError: there are none, or a `truth.toml` is wrong.
+    """
+    if require(directory).type == arrow_fs.FileType.File:
+        raise InputError(f"--input {directory}: is a file, not a directory of recordings")
+    system, path = _resolve(directory)
+    prefix = directory[: len(directory) - len(path)] if "://" in directory else ""
+    below = system.get_file_info(arrow_fs.FileSelector(path, recursive=False))
+    paths = sorted(prefix + entry.path for entry in below if entry.type == arrow_fs.FileType.Directory)
+    found = [recording for each in (directory.rstrip("/"), *paths) if (recording := _recording(each))]
+    if not found:
+        raise InputError(
+            f"no recording in {directory}: no subdirectory has capture files, or a finished stage demand"
+        )
+    return found[:1] if found[0].path == directory.rstrip("/") else found
+
+
+def _recording(path: str) -> Recorded | None:
+    system, own = _resolve(path)
+    measured = system.get_file_info(f"{own}/demand/{MARK}").type == arrow_fs.FileType.File
+    if not measured:
+        try:
+            files_of([path])
+        except InputError:
+            return None
+    truth = None
+    if system.get_file_info(f"{own}/truth.toml").type == arrow_fs.FileType.File:
+        try:
+            truth = msgspec.toml.decode(_text(path, "truth.toml"), type=Truth)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise InputError(f"{path}/truth.toml: {error}") from error
+    return Recorded(Path(own).name, path, measured, truth)

@@ -210,6 +210,7 @@ class BacktestOptions:
         candidates: the number of quotas to choose by demand, if `produce` or `fetch` is empty.
         produce, fetch: the quotas in bytes/s to try, ascending; empty to choose them by demand.
         headroom: how many times larger the largest candidate is than any client's demand.
+        day: the length of a day in seconds; of two days or more clients may be expected to need more on the next ones.
         heavy: the number of busiest clients whose loads are stored separately, so that each can get an override.
     """
 
@@ -236,6 +237,7 @@ class BacktestOptions:
         ),
     ] = ()
     headroom: float = 1.1
+    day: int = 86_400
     heavy: Annotated[
         int, Argument("number of the busiest clients that may get an override", parse=_count)
     ] = 10
@@ -269,12 +271,47 @@ class Goal:
     tolerance: Annotated[
         float, Argument("share of the time that counts as no throttling", "SHARE", _share)
     ] = 0.001
+    horizon: Annotated[
+        int,
+        Argument(
+            "days that the advice is for, where two days or more were recorded", "DAYS", _number(int, 1, 28)
+        ),
+    ] = 7
+    day: Annotated[int, Argument("length of a day", _SECONDS, _number(int, 10))] = 86_400
     replication_factor: Annotated[float, Argument("replicas of the topics", "NUMBER", _positive)] = 3.0
     sample: Annotated[float, Argument("share of the connections that was captured", "SHARE", _sample)] = 1.0
 
     def capacity(self, direction: str) -> float | None:
         """The capacity in this direction, in bytes/s; None if it is not stated."""
         return self.capacity_in if direction == "produce" else self.capacity_out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateOptions:
+    """The options of `evaluate`.
+
+    Attributes:
+        engine: the policy and its constants (`ENGINE_ARGUMENTS`), and whether a quota holds over all brokers.
+        day: the length of a day in seconds; a week is seven of them.
+        tolerance: a client is hurt on a day if it waits for more than this share of it.
+    """
+
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    day: Annotated[
+        int,
+        Argument(
+            "length of a day, of which seven are a week: for a recording that compresses them; a recording's "
+            "truth.toml goes before",
+            _SECONDS,
+            _number(int, 10),
+        ),
+    ] = 86_400
+    tolerance: Annotated[float, Argument("share of a day that counts as no waiting", "SHARE", _share)] = 0.001
+    by: Annotated[By, Argument("quota entity that makes a client", more={"choices": get_args(By)})] = (
+        "client-id"
+    )
+    lenient: Annotated[bool, _flag("leave out files and rows that cannot be read, and name them")] = False
+    exclude: Annotated[str, Argument("client ids to leave out", "REGEX")] = FOLLOWERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,9 @@ _ENTITY: Final = (
 _BROKER: Final = Column("broker", "int", "id")
 _QUOTA: Final = Column("quota", "double", "the candidate, in bytes/s and broker")
 
+_RECORDING: Final = Column("recording", "string", "name of its directory")
+_RECOMMENDER: Final = Column("recommender", "string", "`sluice`, `oracle`, or a baseline")
+
 TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
     "ingest/requests": (
         Column("at_us", "bigint", "when it was handled, us since 1970, by the process's own clock"),
@@ -125,6 +128,12 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("second", "bigint", "since 1970"),
         Column("mutations", "bigint", "partition mutations asked for"),
     ),
+    "demand/pauses": (
+        *_ENTITY,
+        Column("second", "bigint", "since 1970, in which its requests were told to wait"),
+        Column("paused_s", "double", "how long, over all its connections"),
+        Column("further_s", "double", "of that, beyond the first second of each wait"),
+    ),
     "demand/span": (
         Column("start_s", "bigint", "the first second"),
         Column("seconds", "bigint", "how many there are, gaps between captures too"),
@@ -183,6 +192,16 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("throttled", "boolean", "whether it will be throttled"),
         Column("throttle_ms", "bigint", "predicted, over all brokers, for the recorded time"),
     ),
+    "recommend/forecasts": (
+        *_ENTITY,
+        Column(
+            "highest", "double", "need of the recorded day that needed most, in bytes/s, from bytes by second"
+        ),
+        Column("expected", "double", "highest need of the days to come, likewise"),
+        Column("quota", "double", "that with its margin"),
+        Column("grade", "string", "`high`, `medium` or `low`"),
+        Column("grounds", "string", "why"),
+    ),
     "recommend/curve": (
         Column("direction", "string", ""),
         _QUOTA,
@@ -199,6 +218,74 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("start_s", "bigint", "ten seconds from there on"),
         Column("before", "double", "bytes/s"),
         Column("after", "double", "with the recommendation"),
+    ),
+    "evaluate/scores": (
+        _RECORDING,
+        *_ENTITY,
+        Column("origin", "int", "days that the recommender has seen"),
+        Column("horizon", "int", "days that its quota is scored on: 1 or 7"),
+        _RECOMMENDER,
+        Column("factor", "double", "by which its quota is multiplied; 1 is what it says"),
+        Column("quota", "double", "bytes/s"),
+        Column("need", "double", "bytes/s, of the day that needs most"),
+        Column("slack", "double", "part of the quota that was not needed, mean of the days"),
+        Column("waited", "double", "share of the day that the client would have waited, likewise"),
+        Column("hurt", "double", "share of the days with more waits than are tolerated"),
+        Column("behaves", "boolean", "false: of days on which it is to be held back"),
+        Column("grade", "string", "stated confidence; empty of a recommender that states none"),
+    ),
+    "evaluate/summary": (
+        _RECORDING,
+        Column("horizon", "int", "1 or 7 days"),
+        _RECOMMENDER,
+        Column("clients", "bigint", "that behave, with a scored day"),
+        Column("scores", "bigint", "of these clients"),
+        *(
+            Column(f"{name}{bound}", "double", f"{meaning}{words}")
+            for name, meaning in (
+                ("slack", "mean"),
+                ("waited", "mean"),
+                ("hurt", "mean"),
+                ("regret", "slack and 20 times waited, above the oracle's"),
+            )
+            for bound, words in (
+                ("", ""),
+                ("_low", ", 2.5 % of draws of clients"),
+                ("_high", ", 97.5 % of them"),
+            )
+        ),
+        Column("hogs", "bigint", "scores of days on which a client is to be held back"),
+        Column("caught", "double", "share of these that its quota held back; -1: there are none"),
+        Column("passed", "double", "quota over what the hog asked for, at most 1; -1: likewise"),
+        Column(
+            "spared",
+            "double",
+            "share of the others' scores in these days without too long waits; -1: likewise",
+        ),
+    ),
+    "evaluate/fronts": (
+        _RECORDING,
+        Column("horizon", "int", "1 or 7 days"),
+        _RECOMMENDER,
+        Column("factor", "double", "by which all its quotas are multiplied"),
+        Column("slack", "double", "mean over clients that behave"),
+        Column("waited", "double", "likewise"),
+    ),
+    "evaluate/cases": (
+        _RECORDING,
+        Column("horizon", "int", "1 or 7 days"),
+        Column("baseline", "string", "what the advice is compared with"),
+        Column("slack", "double", "of the advice"),
+        Column("waited", "double", "of the advice"),
+        Column("baseline_waited", "double", "of the baseline, multiplied to have the same slack"),
+        Column("inside", "boolean", "the advice lets clients wait no longer than that"),
+        Column("dominated", "boolean", "the baseline as it is has less slack and fewer waits"),
+    ),
+    "evaluate/calibration": (
+        _RECORDING,
+        Column("grade", "string", "`high`, `medium` or `low`"),
+        Column("scores", "bigint", "next days of clients that behave"),
+        Column("held", "double", "share of them on which the quota was enough"),
     ),
 }
 

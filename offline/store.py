@@ -41,6 +41,10 @@ class Store:
         self._note(stage)
         return self.spark.read.schema(ddl(TABLES[table])).parquet(f"{self.path}/{table}")
 
+    def has(self, table: str) -> bool:
+        """Whether a table, "stage/name", is there; earlier releases did not write all of them."""
+        return self._exists(f"{self.path}/{table}")
+
     def finished(self, stage: str) -> bool:
         """Whether a stage's results are complete."""
         return self._exists(f"{self.path}/{stage}/{MARK}")

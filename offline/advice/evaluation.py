@@ -66,11 +66,13 @@ class Days:
             return np.zeros(quotas.shape)
         times = np.log(np.maximum(quotas, 1e-9) / self.needs[day])
         waited_s = np.interp(times, np.log(STEPS), self.waits[day])
-        return np.minimum(waited_s / self.day_s, 1.0)
+        waited: Floats = np.minimum(waited_s / self.day_s, 1.0)
+        return waited
 
     def slack(self, day: int, quotas: Floats) -> Floats:
         """Return which part of each of these quotas was not needed on a day, 0 to 1."""
-        return np.maximum(0.0, 1.0 - self.needs[day] / np.maximum(quotas, 1e-9))
+        slack: Floats = np.maximum(0.0, 1.0 - self.needs[day] / np.maximum(quotas, 1e-9))
+        return slack
 
 
 class Score(NamedTuple):

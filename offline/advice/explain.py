@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from commandline.amounts import duration, rate
+from offline.advice.forecast import Forecast
 from offline.advice.limits import Client, Limits, Override, client_name
 from offline.advice.mutations import MutationQuota, ReplicationThrottle
 from offline.options import Goal
@@ -167,7 +168,12 @@ class Tried:
 
 
 def direction_lines(
-    tried: Tried, limit: Limits, waits: Mapping[Client, int], peak_before: float, seconds: int
+    tried: Tried,
+    limit: Limits,
+    waits: Mapping[Client, int],
+    peak_before: float,
+    seconds: int,
+    forecasts: Mapping[Client, Forecast] | None = None,
 ) -> list[Line]:
     """Return the lines on the recommended default and overrides of one direction, produce or fetch.
 
@@ -176,7 +182,9 @@ def direction_lines(
         waits: each client's throttle time with the recommendation, in ms.
         peak_before: the load of the busiest broker in its busiest ten seconds as recorded, in bytes/s.
         seconds: the recorded time.
+        forecasts: what clients will need, where enough days were recorded to say.
     """
+    said = forecasts or {}
     candidates, key = tried.candidates, KEYS[tried.direction]
     sure = confidence(seconds=seconds, clients=len(waits), sample=tried.goal.sample, sources=tried.sources)
     lines = [
@@ -188,7 +196,7 @@ def direction_lines(
             value=candidates[limit.default],
             reason=_why(tried, limit) + _without_override(tried.direction, limit),
             effect=_what(limit, sum(waits.values()), peak_before, gateway=tried.gateway),
-            confidence=sure,
+            confidence=sure + _how_many_sure(said),
             clients_throttled=len(limit.throttled),
             throttle_ms=sum(waits.values()),
             peak_before=peak_before,
@@ -204,16 +212,36 @@ def direction_lines(
                 client_id=client_id,
                 key=key,
                 value=candidates[override.index],
-                reason=_why_override(tried, override),
+                reason=_why_override(tried, override) + _forecast_note(tried, said.get(name)),
                 effect=f"its connections wait for {duration(waits[name] / 1000)} together, in {duration(seconds)}"
                 if waits[name]
                 else "not throttled",
-                confidence=sure,
+                confidence=said[name].confidence if name in said else sure,
                 clients_throttled=int(name in limit.throttled),
                 throttle_ms=waits[name],
             )
         )
     return lines
+
+
+def _how_many_sure(forecasts: Mapping[Client, Forecast]) -> str:
+    """Return a text on the confidence of all clients' forecasts; "" without any."""
+    if not forecasts:
+        return ""
+    sure = sum(forecast.grade == "high" for forecast in forecasts.values())
+    return f"; {sure:,} of {_clients(len(forecasts))} have a forecast that is high"
+
+
+def _forecast_note(tried: Tried, found: Forecast | None) -> str:
+    """Return a text on what a client is expected to need; "" without a forecast."""
+    if found is None:
+        return ""
+    days = tried.goal.horizon
+    return (
+        f"; of the next {days} days' needs {rate(found.expected)} is expected to be the highest"
+        if days > 1
+        else (f"; {rate(found.expected)} is expected on the next day")
+    )
 
 
 def _why(tried: Tried, limit: Limits) -> str:

@@ -19,7 +19,7 @@ The constants were chosen with two seeds of tests/support/families.py; docs/advi
 Each forecast has a confidence: `high` only if the same would have been right on the days on which it could be tried.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 WEEK: Final = 7  # days
 DAYS_MIN: Final = 2  # with fewer recorded days there is no forecast
@@ -124,7 +125,7 @@ def usual_rate(minutes: Floats) -> float:
     return float(np.percentile(minutes, 95)) if len(minutes) else 0.0
 
 
-def _single_burst(logs: Floats) -> npt.NDArray[np.bool_]:
+def _single_burst(logs: Floats) -> Bools:
     """Return which days are one episode far above all others."""
     none = np.zeros(len(logs), np.bool_)
     ordered = np.sort(logs)
@@ -153,10 +154,10 @@ class _Tried:
         self.days, self.values, self.usual = days, values, usual
         tried = {model: self._errors_of(model) for model in _MODELS}
         # A weekday can be tried from the second week on; models are compared on the same days.
-        common = np.isfinite(np.stack(list(tried.values()))).all(axis=0)
+        common = _finite(tried.values())
         if common.sum() < _TRIED_MIN:
             tried = {model: errors for model, errors in tried.items() if not model.weekly}
-            common = np.isfinite(np.stack(list(tried.values()))).all(axis=0)
+            common = _finite(tried.values())
         costs = {model: _cost(errors, model, common) for model, errors in tried.items()}
         few = common.sum() < _TRIED_MIN
         self.model = _MODELS[0] if few else min(costs, key=lambda model: costs[model])
@@ -202,6 +203,11 @@ class _Tried:
         return int((self.errors > _margins(self.errors, self.model)).sum())
 
 
+def _finite(rows: Iterable[Floats]) -> Bools:
+    """Return where all rows have a number."""
+    return np.logical_and.reduce([np.isfinite(row) for row in rows])  # type: ignore[no-any-return]  # numpy: Any
+
+
 def _slope(days: Ints, values: Floats) -> float:
     """Return the median of the slopes between all pairs of days of the last two weeks (Theil and Sen)."""
     recent = days >= days[-1] - 2 * WEEK
@@ -212,7 +218,7 @@ def _slope(days: Ints, values: Floats) -> float:
     return float(np.median(slopes)) if len(slopes) else 0.0
 
 
-def _cost(errors: Floats, model: "_Model", common: npt.NDArray[np.bool_]) -> float:
+def _cost(errors: Floats, model: "_Model", common: Bools) -> float:
     """Return what a model's quotas would have cost on the last of the common days, per day.
 
     A quota above the need costs its logarithm over the need; one below it `_WAIT` times as much.
@@ -273,13 +279,13 @@ class _Model:
 
     def _fitted(self, days: Ints, values: Floats, at: int) -> float:
         """Return the value at a day of a level, a trend and weekdays; later days have more weight."""
-        since = (days - at).astype(np.float64)
+        since = (days - days[-1]).astype(np.float64)
         weights = 0.5 ** (-since / self.half_life)
         level = float((weights * values).sum() / weights.sum())
         matrix, wanted, penalties = [np.ones(len(days))], [1.0], [1e-9]
         if self.trend and len(days) >= _TREND_AFTER:
             matrix.append(since / WEEK)
-            wanted.append(0.0)
+            wanted.append(float(at - days[-1]) / WEEK)
             penalties.append(_TREND_PENALTY)
         if self.weekly:
             matrix += [(days % WEEK == weekday).astype(np.float64) for weekday in range(WEEK)]

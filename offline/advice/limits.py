@@ -21,6 +21,7 @@ would be another entity: (user alice) without a client id is one budget for all 
 default that each of them has separately. A client with the literal name `<default>` cannot be named (KAFKA-18808).
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
@@ -159,6 +160,22 @@ def need_of(throttled: Sequence[bool]) -> int:
     while index and not throttled[index - 1]:
         index -= 1
     return index
+
+
+def raised(
+    candidates: Sequence[float], needs: Mapping[Client, int], times: Mapping[Client, float]
+) -> dict[Client, int]:
+    """Return the needs (indices of candidates) multiplied by a factor for each client, rounded up to a candidate.
+
+    >>> raised([1e6, 2e6, 4e6], {("", "a"): 0, ("", "b"): 1, ("", "c"): 1}, {("", "a"): 1.2, ("", "b"): 0.4})
+    {('', 'a'): 1, ('', 'b'): 0, ('', 'c'): 1}
+    """
+    return {
+        name: index
+        if index >= len(candidates) or name not in times
+        else bisect_left(candidates, candidates[index] * times[name] - 1e-6)
+        for name, index in needs.items()
+    }
 
 
 def limits(

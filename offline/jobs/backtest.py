@@ -4,12 +4,14 @@ The candidates follow from `demand/entities`, unless they are given. `transforms
 tasks, so that one heavy client does not occupy a single task.
 """
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from offline.advice.forecast import DAYS_MIN
 from offline.advice.limits import DEFAULT_MIN
 from offline.errors import InputError
 from offline.options import BacktestOptions, BacktestSettings, settings_text
@@ -20,6 +22,7 @@ from offline.transforms.backtest import RAW, UNORDERED, chunks_of, places_of, ra
 from offline.transforms.backtest_task import NO_ID, Limiters, Plan, compile_for
 from offline.transforms.candidates import ladder, peaks_of_scope, unthrottled
 from offline.transforms.demand import charged
+from offline.transforms.evaluate import whole_days
 from protocol.messages.groups import GROUP_APIS, SESSION_TIMEOUT_DEFAULT_MS
 from quotas.backtest.compiler import Ints
 from quotas.options import EngineOptions
@@ -28,6 +31,8 @@ _KEY: Final = ("direction", "user", "client_id", "broker")
 _PARTITIONS_A_CORE: Final = 4
 # A task keeps 16 bytes of each, and for a moment 24.
 _REQUESTS_A_TASK: Final = 10_000_000
+# The largest candidate over any demand, where clients may be expected to need more than was recorded.
+_HEADROOM_OF_DAYS: Final = 2.0
 # What a task counts of each limiter and candidate, in its order.
 _NUMBERS: Final = columns_of("backtest/outcomes")[len((*_KEY, "quota")) :]
 
@@ -40,6 +45,8 @@ def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Sto
     entities = _ranked(source, options.engine).cache()
     requests = source.read("ingest/requests")
     rows = charged(requests, emptied=True)
+    if whole_days(span["recorded_seconds"], options.day) >= DAYS_MIN:
+        options = replace(options, headroom=max(options.headroom, _HEADROOM_OF_DAYS))
     peaks = unthrottled(entities, source.read("demand/entities"), rows)
     plan = Plan(
         produce=options.produce or _candidates(peaks, "produce", options),

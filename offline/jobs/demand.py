@@ -24,6 +24,7 @@ def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa:
         entities = writer.table("entities", demand.entities(seconds, recorded_s), files=1)
         writer.table("brokers", demand.brokers(seconds, recorded_s), files=1)
         writer.table("diurnal", demand.diurnal(seconds, intervals), files=1)
+        writer.table("pauses", demand.pauses(demand.charged(requests, emptied=True)), files=1)
         writer.table("mutations", demand.mutations(requests), files=1)
         counts = {row["direction"]: row["count"] for row in entities.groupBy("direction").count().collect()}
         return [

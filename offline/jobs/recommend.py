@@ -9,7 +9,7 @@ replication throttle that follows from them, but no client's limit.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from functools import reduce
 from typing import Any
 
@@ -30,13 +30,15 @@ from offline.advice.explain import (
     sampled_line,
     settings_note,
 )
-from offline.advice.limits import Client, Limits, client_entity, default_entity, limits
+from offline.advice.forecast import DAYS_MIN, Forecast
+from offline.advice.limits import Client, Limits, client_entity, default_entity, limits, raised
 from offline.advice.mutations import mutation_quota, replication_throttle
 from offline.jobs.measured import Effects, MeasuredLoads, backtest_settings, effects, needs_of, span_of
 from offline.options import By, Goal, IngestSettings, RecommendSettings, read_settings, settings_text
 from offline.schemas import TABLES, ddl
 from offline.store import Store
 from offline.transforms.candidates import peaks_of_scope
+from offline.transforms.evaluate import Calendar, burst_s, forecasts, series, unrecorded_days
 from offline.transforms.loads import before_after, blocks_of, peaks, recorded_blocks
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
@@ -51,9 +53,10 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
             found.add_direction(direction)
         found.add_mutations()
         found.add_replication()
-        tables = {
+        tables: dict[str, DataFrame | list[tuple[Any, ...]]] = {
             "recommendations": [astuple(line) for line in found.lines],
             "needs": found.needs,
+            "forecasts": found.forecast_rows(),
             "curve": found.curve() if goal.sample == 1 else [],
             "before_after": reduce(DataFrame.unionByName, found.before_after),
         }
@@ -100,6 +103,35 @@ class _Recommendation:
         self._recorded = recorded_blocks(
             self._seconds, self._span.start_s, gateway=self._backtest.gateway
         ).cache()
+        self._forecast = self._forecasts()
+        # By direction and client: the quota over the highest need that was recorded, and the forecast.
+        self._expected: dict[str, dict[Client, tuple[float, Forecast]]] = {}
+        for row in self.forecast_rows():
+            direction, user, client_id, highest, *values = row
+            if highest > 0:
+                said = Forecast(*values)
+                self._expected.setdefault(direction, {})[user, client_id] = (said.quota / highest, said)
+
+    def _forecasts(self) -> DataFrame | None:
+        """Return what clients will need; None if too few days were recorded to say, or only a sample."""
+        goal, span, engine = self._goal, self._span, self._backtest.engine
+        calendar = Calendar(
+            start_s=span.start_s,
+            seconds=span.seconds,
+            day_s=goal.day,
+            burst_s=burst_s(engine),
+            tolerance=goal.tolerance,
+            idle=unrecorded_days(self._seconds, span.start_s, span.seconds, goal.day),
+        )
+        if goal.sample < 1 or calendar.days - len(calendar.idle) < DAYS_MIN:
+            return None
+        pauses = self._source.read("demand/pauses") if self._source.has("demand/pauses") else None
+        rows = series(self._seconds, pauses, by_broker=engine.scope == "broker")
+        return forecasts(rows, calendar, goal.horizon).cache()
+
+    def forecast_rows(self) -> list[tuple[Any, ...]]:
+        """Return the table `recommend/forecasts`: empty if too few days were recorded."""
+        return [] if self._forecast is None else [tuple(row) for row in self._forecast.collect()]
 
     def add_direction(self, direction: str) -> None:
         """Add the recommendations for one direction, if it has clients."""
@@ -121,11 +153,16 @@ class _Recommendation:
             own = [table.filter(of_way) for table in (self._loads, self._blocks, self._alone)]
             loads = MeasuredLoads(own[0], own[1], own[2], candidates)
             needs = needs_of(effect, span, goal.tolerance)
+            expected = self._expected.get(direction, {})
+            if expected:
+                goal = replace(goal, headroom=1.0)
+                needs = raised(candidates, needs, {name: times for name, (times, _) in expected.items()})
             limit = limits(candidates, needs, loads, goal, direction, self._by)
             indexes = {override.client: override.index for override in limit.overrides}
             waits = _waits(effect, limit.default, indexes)
             tried = Tried(direction, candidates, goal, self._backtest.gateway, self._sources)
-            self.lines += direction_lines(tried, limit, waits, peak_before, span.recorded)
+            said = {name: forecast for name, (_, forecast) in expected.items()}
+            self.lines += direction_lines(tried, limit, waits, peak_before, span.recorded, said)
             self.needs += _need_rows(direction, candidates, limit, needs, indexes, waits)
             after = loads.passed(limit.default, [indexes])
         table = before_after(before, after, span.start_s, span.blocks, goal.sample)
@@ -181,7 +218,8 @@ class _Recommendation:
         peak = peaks_of_scope(self._source.read("demand/entities"), self._seconds, scope)
         today = peak.groupBy("direction").agg(F.max("peak_10s").alias("peak")).collect()
         return RecommendSettings(
-            goal=self._goal,
+            # What is recommended has its margin by the forecasts already.
+            goal=replace(self._goal, headroom=1.0) if self._expected else self._goal,
             by=self._by,
             policy=self._backtest.policy,
             scope=scope,

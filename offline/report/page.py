@@ -26,7 +26,7 @@ _TEMPLATE: Final = Path(__file__).with_name("page.html")
 _HALF: Final = (7.2, 3.3)
 _WHOLE: Final = (14.4, 3.3)
 
-_COLOURS: Final = ("#1b6ca8", "#d1495b", "#edae49", "#3b8b6e", "#7d5ba6", "#b9bec3")
+COLOURS: Final = ("#1b6ca8", "#d1495b", "#edae49", "#3b8b6e", "#7d5ba6", "#b9bec3")
 _INK: Final = "#333333"
 _SHOWN: Final = 5
 _NAME_MAX: Final = 28
@@ -78,11 +78,16 @@ def svg(
     draw: Callable[[Axes, Direction], None], way: Direction, title: str, size: tuple[float, float]
 ) -> Markup:
     """Return one figure as an `<svg>` element, whose title is for screen readers."""
+    return figure(lambda axes: draw(axes, way), f"{way.name}: {title}", size)
+
+
+def figure(draw: Callable[[Axes], None], title: str, size: tuple[float, float]) -> Markup:
+    """Return what `draw` puts on axes as an `<svg>` element, whose title is for screen readers."""
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=size, layout="constrained")
-        draw(figure.subplots(), way)
+        made = Figure(figsize=size, layout="constrained")
+        draw(made.subplots())
         out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None, "Title": f"{way.name}: {title}"})
+        made.savefig(out, format="svg", metadata={"Date": None, "Title": title})
     text = out.getvalue()
     # Client ids in it are escaped by Matplotlib's SVG writer.
     return Markup(text[text.index("<svg") :])
@@ -97,14 +102,14 @@ def draw_demand(axes: Axes, direction: Direction) -> None:
     ]
     series = [list(heavy.series) for heavy in shown] + [rest]
     names = [_short(heavy.name) for heavy in shown] + ["all others"]
-    colours = (*_COLOURS[: len(shown)], _COLOURS[-1])
+    colours = (*COLOURS[: len(shown)], COLOURS[-1])
     if len(shown) == direction.clients:  # there are no others
         series, names, colours = series[:-1], names[:-1], colours[:-1]
     scaled = _times(axes, direction.steps_s)
     areas = axes.stackplot(scaled, series, colors=colours, linewidth=0)
     _rates(axes.yaxis)
     axes.set_ylim(bottom=0)
-    _legend(axes, areas, names)
+    legend(axes, areas, names)
 
 
 def draw_heaviest(axes: Axes, direction: Direction) -> None:
@@ -115,7 +120,7 @@ def draw_heaviest(axes: Axes, direction: Direction) -> None:
     quotas = [heavy.peak_10s if heavy.quota is None else heavy.quota for heavy in shown]
     axes.hlines(places, quotas, peaks, color="#c8ccd0", linewidth=1.5)
     # No bars: on a log scale lengths mean nothing.
-    (dots,) = axes.plot(peaks, places, "o", color=_COLOURS[0], label="peak over 10 s")
+    (dots,) = axes.plot(peaks, places, "o", color=COLOURS[0], label="peak over 10 s")
     handles = [dots]
     if direction.default is not None:
         handles += axes.plot(
@@ -125,7 +130,7 @@ def draw_heaviest(axes: Axes, direction: Direction) -> None:
             marker="|",
             markersize=13,
             markeredgewidth=2.5,
-            color=_COLOURS[1],
+            color=COLOURS[1],
             label="recommended quota",
         )
     axes.set_yticks(places, [_short(heavy.name) for heavy in shown])
@@ -134,7 +139,7 @@ def draw_heaviest(axes: Axes, direction: Direction) -> None:
     _log_rates(axes)
     place = "over all brokers" if direction.gateway else "at its busiest broker"
     axes.set_xlabel(f"bytes/s {place} (log scale)")
-    _legend(axes, handles)
+    legend(axes, handles)
 
 
 def draw_curve(axes: Axes, direction: Direction) -> None:
@@ -142,7 +147,7 @@ def draw_curve(axes: Axes, direction: Direction) -> None:
     quotas = [step.quota for step in direction.curve]
     shares = [100 * step.throttled / max(1, step.clients) for step in direction.curve]
     (share,) = axes.plot(
-        quotas, shares, marker="o", markersize=3.5, color=_COLOURS[1], label="clients throttled"
+        quotas, shares, marker="o", markersize=3.5, color=COLOURS[1], label="clients throttled"
     )
     _log_rates(axes)
     axes.set_xlabel("default quota, without overrides (log scale)")
@@ -155,7 +160,7 @@ def draw_curve(axes: Axes, direction: Direction) -> None:
     loads = axes.twinx()
     peaks = [step.peak for step in direction.curve]
     (load,) = loads.plot(
-        quotas, peaks, marker="s", markersize=3.5, linestyle="--", color=_COLOURS[0], label=direction.where
+        quotas, peaks, marker="s", markersize=3.5, linestyle="--", color=COLOURS[0], label=direction.where
     )
     _rates(loads.yaxis)
     top = max((*peaks, direction.capacity or 0.0)) * 1.06
@@ -166,23 +171,23 @@ def draw_curve(axes: Axes, direction: Direction) -> None:
     handles = [share, load, line]
     if direction.capacity is not None:
         bound = loads.axhline(
-            direction.capacity, color=_COLOURS[0], linewidth=0.9, linestyle=(0, (1, 2)), label="capacity"
+            direction.capacity, color=COLOURS[0], linewidth=0.9, linestyle=(0, (1, 2)), label="capacity"
         )
         handles.append(bound)
-    _legend(axes, handles)
+    legend(axes, handles)
 
 
 def draw_before_after(axes: Axes, direction: Direction) -> None:
     """Draw the busiest broker's load as recorded, and with the recommendation."""
     step_s = direction.blocks_s[1] - direction.blocks_s[0] if len(direction.blocks_s) > 1 else 10.0
     times = _times(axes, [*direction.blocks_s, direction.blocks_s[-1] + step_s])
-    before = axes.stairs(direction.before, times, color=_COLOURS[1], linewidth=1.3, label="as recorded")
+    before = axes.stairs(direction.before, times, color=COLOURS[1], linewidth=1.3, label="as recorded")
     handles: list[Any] = [before]
     if direction.default is not None:
         after = axes.stairs(
             direction.after,
             times,
-            color=_COLOURS[0],
+            color=COLOURS[0],
             linewidth=1.3,
             fill=True,
             alpha=0.35,
@@ -197,12 +202,12 @@ def draw_before_after(axes: Axes, direction: Direction) -> None:
         )
     _rates(axes.yaxis)
     axes.set_ylim(0, 1.06 * max((*direction.before, *direction.after, direction.capacity or 1.0)))
-    _legend(axes, handles)
+    legend(axes, handles)
 
 
 def draw_day(axes: Axes, direction: Direction) -> None:
     """Draw bytes/s by hour of the day."""
-    axes.bar(range(24), list(direction.hours), color=_COLOURS[3], width=0.85)
+    axes.bar(range(24), list(direction.hours), color=COLOURS[3], width=0.85)
     axes.set_xlabel("hour of the day, UTC")
     axes.set_xlim(-0.6, 23.6)
     axes.set_xticks(range(0, 24, 3))
@@ -214,7 +219,7 @@ def _short(name: str) -> str:
     return name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 1]}…"
 
 
-def _legend(axes: Axes, handles: Sequence[Any], names: Sequence[str] = ()) -> None:
+def legend(axes: Axes, handles: Sequence[Any], names: Sequence[str] = (), columns: int = 6) -> None:
     """Add a legend; clients' names are given as `names`, since Matplotlib ignores a label that begins with `_`."""
     labels = list(names) or [str(handle.get_label()) for handle in handles]
     axes.legend(
@@ -222,7 +227,7 @@ def _legend(axes: Axes, handles: Sequence[Any], names: Sequence[str] = ()) -> No
         labels=labels,
         loc="lower left",
         bbox_to_anchor=(0, 1),
-        ncols=6,
+        ncols=columns,
         borderaxespad=0.2,
         handlelength=1.6,
     )

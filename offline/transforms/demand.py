@@ -191,6 +191,21 @@ def mutations(requests: DataFrame) -> DataFrame:
     return asked.groupBy("user", "client_id", second).agg(F.sum("mutations").alias("mutations"))
 
 
+def pauses(rows: DataFrame) -> DataFrame:
+    """Return the table `demand/pauses`: the throttle times that each entity was told, by second.
+
+    Args:
+        rows: the result of `charged` with `emptied`.
+    """
+    paused = F.col("throttle_ms") / 1000
+    second = F.floor(F.col("at_us") / _SECOND_US).cast("bigint").alias("second")
+    told = rows.filter(F.col("throttle_ms") > 0).groupBy(*ENTITY, second)
+    # The first second of a pause is one with a request, and counted as such.
+    return told.agg(
+        F.sum(paused).alias("paused_s"), F.sum(F.greatest(paused - 1, F.lit(0.0))).alias("further_s")
+    )
+
+
 def _active_bytes(size: Column, requests: Column) -> Column:
     """Return the bytes of a second; null, which percentiles ignore, if no request began in it."""
     return F.when(requests > 0, size)

@@ -40,7 +40,9 @@ def rows_of(recording: Recording) -> dict[str, list[Any]]:
     return columns
 
 
-def measured(spark: SparkSession, directory: Path, pair: tuple[Recording, Recording]) -> Store:
+def measured(
+    spark: SparkSession, directory: Path, pair: tuple[Recording, Recording], day: int = 86_400
+) -> Store:
     """A work directory in which these two are recorded, measured and tried."""
     store = Store(spark, str(directory))
     produced, fetched = map(rows_of, pair)
@@ -48,7 +50,7 @@ def measured(spark: SparkSession, directory: Path, pair: tuple[Recording, Record
     rows = {name: produced[name] + fetched[name] for name in produced}
     write_ingested(store, rows, (START_S * 1000, (START_S + pair[0].seconds) * 1000 - 1))
     demand.run(spark, store, store)
-    backtest.run(spark, BacktestOptions(engine=pair[0].engine), store, store)
+    backtest.run(spark, BacktestOptions(engine=pair[0].engine, day=day), store, store)
     return store
 
 

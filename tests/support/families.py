@@ -53,7 +53,8 @@ def _usual(rng: Rng, *, level: float | None = None, scatter: float = 0.06) -> Fl
     slow = np.repeat(rng.normal(0, 0.15, _SECONDS // 60), 60)
     fast = rng.gamma(6, 1 / 6, _SECONDS)
     days = np.repeat(np.exp(rng.normal(0, scatter, DAYS)), DAY_S)
-    return rate * np.tile(shape, DAYS) * np.exp(slow) * fast * days
+    found: Floats = rate * np.tile(shape, DAYS) * np.exp(slow) * fast * days
+    return found
 
 
 def _by_day(values: Floats) -> Floats:

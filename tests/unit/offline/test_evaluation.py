@@ -49,7 +49,8 @@ def test_slack_and_waits_of_the_baselines() -> None:
     found = scores(days([1e6, 2e6, 4e6]))
     # After two days: 1.1 x 2 MB/s where 4 are needed: 45 % of the day is waited.
     second = said(found, "maximum x 1.1")[1]
-    assert (second.origin, second.quota, second.slack, second.hurt) == (2, pytest.approx(2.2e6), 0.0, 1.0)
+    assert (second.origin, second.slack, second.hurt) == (2, 0.0, 1.0)
+    assert second.quota == pytest.approx(2.2e6)
     assert second.waited == pytest.approx(0.45, abs=0.01)
     oracle = said(found, ORACLE)[1]
     assert (oracle.quota, oracle.slack, oracle.hurt) == (4e6, 0.0, 0.0)
@@ -98,7 +99,8 @@ def test_multiples_are_a_front() -> None:
     assert [slack for _, slack, _ in points] == sorted(slack for _, slack, _ in points)
     assert [waited for *_, waited in points] == sorted((waited for *_, waited in points), reverse=True)
     # A quarter of the need is three quarters of the day; eight times the need is 7 / 8 not needed.
-    assert points[0] == (0.25, 0.0, pytest.approx(0.75, abs=0.01))
+    assert points[0][:2] == (0.25, 0.0)
+    assert points[0][2] == pytest.approx(0.75, abs=0.01)
     assert points[-1] == (8.0, 0.875, 0.0)
 
 

@@ -70,7 +70,7 @@ def by_both(recording: Recording, one: Recorded, times: list[float]) -> tuple[np
     )
     moved_us = one.at_us + (one.service_us if recording.direction == "fetch" else 0)
     seconds, requests = np.unique(moved_us // 1_000_000, return_counts=True)
-    sizes = requests * float(one.size * one.connections)
+    sizes = (requests * one.size * one.connections).astype(np.float64)
     cuts = np.array([0, len(seconds)])
     need = fluid.needs(seconds, sizes, cuts, 1.0, TOLERANCE * recording.seconds)[0]
     quotas = need * np.array(times)

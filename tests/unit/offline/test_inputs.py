@@ -8,7 +8,7 @@ import pytest
 
 from offline.errors import InputError
 from offline.imports.capture_file import CaptureFile, schema
-from offline.inputs import current_run, files_of, new_mark, read_footers
+from offline.inputs import current_run, files_of, new_mark, read_footers, recordings
 from tests.support.captures import row
 from tests.support.synthetic import Client, write_capture
 
@@ -129,3 +129,54 @@ def test_missing_stage_is_not_refused(work: Work) -> None:
 def test_mark_without_readable_text_counts_as_a_mark(work: Work, text: str) -> None:
     work.marks["recommend"] = text
     work.check("recommend")
+
+
+# Recordings to evaluate on.
+
+
+def recording(directory: Path, truth: str | None = None) -> Path:
+    """A work directory whose stage demand is finished."""
+    (directory / "demand").mkdir(parents=True)
+    (directory / "demand" / "_SUCCESS").write_text(new_mark("demand", {}))
+    if truth is not None:
+        (directory / "truth.toml").write_text(truth)
+    return directory
+
+
+def test_recordings_are_the_subdirectories_that_have_one(tmp_path: Path) -> None:
+    recording(tmp_path / "b", 'day_seconds = 600\n[[hog]]\nclient_id = "x"\nstart = 7\n')
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "capture-p-0.parquet").write_text("")
+    (tmp_path / "nothing").mkdir()
+    one, two = recordings(str(tmp_path))
+    assert (one.name, one.measured, one.truth) == ("a", False, None)
+    assert two.truth is not None
+    assert (two.name, two.measured, two.truth.day_seconds) == ("b", True, 600)
+    assert [(hog.client_id, hog.direction, hog.start, hog.end) for hog in two.truth.hog] == [("x", "", 7, 0)]
+
+
+def test_directory_may_itself_be_the_recording(tmp_path: Path) -> None:
+    recording(tmp_path / "work")
+    recording(tmp_path / "work" / "below")
+    (found,) = recordings(str(tmp_path / "work"))
+    assert (found.name, found.path) == ("work", str(tmp_path / "work"))
+
+
+@pytest.mark.parametrize(
+    ("truth", "said"),
+    [
+        ("day = 1", "unknown field `day`"),
+        ("[[hog]]\nstart = 'x'", "Expected `float`, got `str` - at `$.hog[0].start`"),
+        ("day_seconds =", "truth.toml: Invalid value"),
+    ],
+)
+def test_wrong_truth_is_named(tmp_path: Path, truth: str, said: str) -> None:
+    recording(tmp_path / "one", truth)
+    with pytest.raises(InputError, match=r"one/truth\.toml: ") as raised:
+        recordings(str(tmp_path))
+    assert said in str(raised.value)
+
+
+def test_directory_without_recordings_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no recording in "):
+        recordings(str(tmp_path))
