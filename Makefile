@@ -295,6 +295,10 @@ simulate: setup ## Fleets that share budgets, with faults, in virtual time: 100,
 tune-demo: jars ## From traffic to quotas and back: capture, Spark, recommendation, applied, sent again
 	@$(BIN)/python -m tests.tune $(ARGS)
 
+.PHONY: evaluate
+evaluate: $(VENV)/.stamp ## How good the advice is on days it has not seen, beside other recommenders; writes docs/advice.md
+	@$(BIN)/python -m tests.evaluate $(ARGS)
+
 .PHONY: bench-offline
 bench-offline: $(VENV)/.stamp ## What the Spark pipeline costs, to 100 million requests; writes docs/benchmarks.md
 	$(BIN)/python -m tests.bench.offline $(ARGS)

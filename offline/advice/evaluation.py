@@ -25,8 +25,11 @@ from offline.advice.forecast import WEEK, Floats, forecast, usual_rate
 
 HORIZONS: Final = (1, WEEK)  # days
 FACTORS: Final = tuple(float(factor) for factor in np.round(np.geomspace(0.25, 8.0, 41), 4))
-# At these multiples of a day's need the waits are computed, and in between they are interpolated.
-STEPS: Final = np.geomspace(1 / 64, 8.0, 64)
+# At these multiples of a day's need the waits are computed, and in between they are interpolated: 1 % apart where small
+# waits are decided.
+STEPS: Final = np.unique(
+    np.concatenate([np.geomspace(1 / 64, 0.8, 40), np.geomspace(0.8, 1.6, 71), np.geomspace(1.6, 8.0, 16)])
+)
 WAIT_WEIGHT: Final = 20.0  # a day waited costs as much as so many days of a quota that is not needed at all
 
 SLUICE: Final = "sluice"

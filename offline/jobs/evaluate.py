@@ -54,7 +54,9 @@ def run(
         found.append(scored.withColumn("recording", F.lit(recording.name)))
     with store.writing("evaluate") as writer:
         scores = writer.table("scores", reduce(DataFrame.unionByName, found)).cache()
-        both = scores.unionByName(scores.withColumn("recording", F.lit(ALL)))
+        # Clients of two recordings are two, also if their names are the same.
+        each = scores.withColumn("source", F.col("recording"))
+        both = each.unionByName(each.withColumn("recording", F.lit(ALL)))
         fronts = _fronts(both)
         summary = _summary(both)
         cases = _cases(summary, fronts)
@@ -124,7 +126,7 @@ def _fronts(scores: DataFrame) -> list[dict[str, Any]]:
 def _summary(scores: DataFrame) -> list[dict[str, Any]]:
     """Return the measures of each recommender as it is, with intervals by client."""
     said = scores.filter(F.col("factor") == 1)
-    client = ("recording", "horizon", "recommender", "direction", "user", "client_id")
+    client = ("recording", "horizon", "recommender", "source", "direction", "user", "client_id")
     sums = (
         said.filter("behaves")
         .groupBy(*client)
@@ -167,14 +169,14 @@ def _caught(said: DataFrame) -> dict[tuple[str, int, str], dict[str, Any]]:
     """Return how the quotas meet the clients that misbehave, and what the others have of it."""
     key = ("recording", "horizon", "recommender")
     bad = said.filter(~F.col("behaves"))
-    when = bad.select("recording", "horizon", "origin").distinct()
+    when = bad.select("recording", "source", "horizon", "origin").distinct()
     hogs = bad.groupBy(*key).agg(
         F.count("*").alias("hogs"),
         F.avg("hurt").alias("caught"),
         F.avg(F.least(F.col("quota") / F.col("need"), F.lit(1.0))).alias("passed"),
     )
     others = said.filter("behaves").join(
-        F.broadcast(when), on=["recording", "horizon", "origin"], how="left_semi"
+        F.broadcast(when), on=["recording", "source", "horizon", "origin"], how="left_semi"
     )
     spared = others.groupBy(*key).agg((1 - F.avg("hurt")).alias("spared"))
     rows = hogs.join(spared, on=list(key), how="left").fillna(-1.0, ["spared"]).collect()

@@ -73,6 +73,12 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ("demand --input wrk", "wrk does not exist; did you mean work?"),
         ("backtest --input work", "work has no finished stage demand: run `sluice-offline demand` first"),
         ("demand --input work --output file", "file is a file, not a directory"),
+        ("evaluate --input captur --output new", "captur does not exist; did you mean capture?"),
+        (
+            "evaluate --input work --output new",
+            "no recording in work: no subdirectory has capture files, or a",
+        ),
+        ("evaluate --input file --output new", "--input file: is a file, not a directory of recordings"),
     ],
 )
 def test_mistyped_input_is_reported_before_spark_starts(
@@ -114,6 +120,8 @@ def test_start_of_spark_is_announced_before_it_and_bad_files_are_left_to_lenient
         "recommend --input w --sample 1.01",
         "run --input c --output w --sample 0.0",
         "backtest --input w --candidates 1",
+        "evaluate --input r",
+        "evaluate --input r --output w --day 1",
         "ingest --input c",
         "guess",
     ],
