@@ -345,6 +345,8 @@ def _confidence(tried: _Tried, left_out: int, needs: Floats, held: Floats) -> tu
     if seen >= WEEK and (last[~np.isnan(last)] == 0).any():
         doubts.append((1, "not active on every day"))
     worst = max((weight for weight, _ in doubts), default=0)
-    grounds = [text for _, text in doubts] or [f"enough on all but {missed} of {tries} days before"]
+    grounds = [text for _, text in doubts] or [
+        f"would have been enough on {tries - missed} of {tries} days before"
+    ]
     grounds.append(f"by {tried.model.name}")
     return ("high", "medium", "low")[worst], "; ".join(grounds)
