@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -11,6 +12,7 @@ from offline.inputs import recordings
 from offline.jobs import evaluate, recommend
 from offline.jobs.evaluate import ALL
 from offline.options import ENGINE_DEFAULTS, EvaluateOptions, Goal
+from offline.schemas import TABLES
 from offline.store import Store
 from tests.spark.test_recordings import measured
 from tests.support.families import Client, write
@@ -46,6 +48,13 @@ def scored(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sto
     lines = evaluate.run(spark, EvaluateOptions(engine=ENGINE_DEFAULTS), found, store)
     assert any(line.startswith("the advice is on or inside the front of a baseline in") for line in lines)
     return store
+
+
+@pytest.mark.parametrize("table", sorted(table for table in TABLES if table.startswith("evaluate/")))
+def test_every_table_has_its_declared_columns(scored: Store, table: str) -> None:
+    written = pq.read_schema(next((Path(scored.path) / table).glob("*.parquet")))
+    assert written.names == [column.name for column in TABLES[table]]
+    assert scored.read(table).count() > 0
 
 
 def test_every_day_is_scored_by_the_days_before_it(scored: Store) -> None:

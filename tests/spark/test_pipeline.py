@@ -26,13 +26,16 @@ from quotas.definitions.toml_file import parse
 from quotas.options import EngineOptions
 from tests.support.pipeline import GOAL, SECONDS, Pipeline, first
 
+# Nothing was wrong, created, or throttled, in less than two days.
+EMPTY = {"ingest/problems", "demand/mutations", "demand/pauses", "recommend/forecasts"}
 
-@pytest.mark.parametrize("table", sorted(TABLES))
+
+@pytest.mark.parametrize("table", sorted(table for table in TABLES if not table.startswith("evaluate/")))
 def test_every_table_has_its_declared_columns(pipeline: Pipeline, table: str) -> None:
     path = Path(pipeline.store.path) / table
     written = pq.read_schema(next(path.glob("*.parquet")))
     assert written.names == [column.name for column in TABLES[table]]
-    assert pipeline.store.read(table).count() >= (table not in {"ingest/problems", "demand/mutations"})
+    assert pipeline.store.read(table).count() >= (table not in EMPTY)
 
 
 def test_no_row_is_lost(pipeline: Pipeline) -> None:
