@@ -414,7 +414,7 @@ def passed_at_once(process: Process, names: list[tuple[Throttle, Flow]]) -> int:
         client.refresh(process.now_ms)
     passed = 0
     for client, flow in names:
-        while not client.produce(flow, 10_000, process.now_ms).throttle_ms:
+        while client.produce(flow, 10_000, process.now_ms) is ADMITTED:
             passed += 10_000
     return passed
 
