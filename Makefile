@@ -110,7 +110,7 @@ test: jars languages compiled chart-tools ## Every test: unit, then all that nee
 	$(MAKE) --no-print-directory sockets
 	$(MAKE) --no-print-directory compiled-sockets
 	$(MAKE) --no-print-directory test-hostile
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=line test-brokers test-computing
+	$(MAKE) --no-print-directory --jobs 2 test-brokers test-computing
 	$(MAKE) --no-print-directory test-workers
 	$(MAKE) --no-print-directory test-old
 
