@@ -61,7 +61,12 @@ async def asked(server: str, command_config: str = "") -> Quotas:
 
 def test_a_sluice_is_asked_for_what_no_broker_has(kafka: Cluster, tmp_path: Path) -> None:
     text = '[[group]]\nname = "web"\nclient_ids = ["web-*"]\n\n[[capacity]]\nscope = "cluster"\nin = "8M"\n'
-    settings = SluiceSettings(kafka.bootstrap(), client_quotas={"a": {KEY: 1e6}}, quotas_text=text)
+    settings = SluiceSettings(
+        kafka.bootstrap(),
+        quotas={"policy": "schedule", "scope": "cluster"},
+        client_quotas={"a": {KEY: 1e6}},
+        quotas_text=text,
+    )
     with SluiceProcess.configured(settings, tmp_path) as sluice:
         assert asyncio.run(asked(sluice.bootstrap)) == {
             Entity(client_id="a"): {KEY: 1e6},

@@ -236,7 +236,9 @@ def results(work: Path) -> dict[str, pa.Table | bytes]:
     Tables have their rows sorted; `backtest/tasks` is left out, which says how long tasks took.
     """
     found: dict[str, pa.Table | bytes] = {
-        name: _rows(work / name) for name in TABLES if name != "backtest/tasks"
+        name: _rows(work / name)
+        for name in TABLES
+        if name != "backtest/tasks" and not name.startswith("evaluate/")  # no stage of `run`
     }
     for stage in ("ingest", "backtest", "recommend"):
         found[f"{stage}/settings.json"] = (work / stage / "settings.json").read_bytes()
