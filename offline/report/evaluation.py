@@ -2,18 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from offline.advice.evaluation import ORACLE, RECOMMENDERS, SLUICE
-from offline.report.page import COLOURS, figure, legend
+from offline.report.page import COLOURS, figure, filled, legend
 
-_TEMPLATE: Final = Path(__file__).with_name("evaluation.html")
 _SIZE: Final = (7.2, 4.4)
 _LEAST: Final = 1e-6  # of a day: waits below that are drawn there, since the axis is logarithmic
 _MARKERS: Final = ("o", "s", "^", "D", "v", "*")
@@ -58,18 +55,13 @@ class Evaluation:
 
 def evaluation_page(found: Evaluation) -> str:
     """Return the page as HTML, with its figures in it."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"between": between}
     figures = {
         (recording, horizon): front_figure(found, recording, horizon)
         for recording in found.recordings
         for horizon in found.horizons
         if found.of(found.summary, recording=recording, horizon=horizon)
     }
-    template = environment.from_string(_TEMPLATE.read_text("utf-8"))
-    return template.render(found=found, figures=figures, sluice=SLUICE)
+    return filled("evaluation.html", {"between": between}, found=found, figures=figures, sluice=SLUICE)
 
 
 def front_figure(found: Evaluation, recording: str, horizon: int) -> Markup:

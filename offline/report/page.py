@@ -6,12 +6,12 @@ where they hide no curve.
 """
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import matplotlib as mpl
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -22,7 +22,7 @@ from commandline.amounts import duration, rate
 from offline.advice.explain import scope_note
 from offline.report.content import Direction, Report
 
-_TEMPLATE: Final = Path(__file__).with_name("page.html")
+_TEMPLATES: Final = Path(__file__).parent
 _HALF: Final = (7.2, 3.3)
 _WHOLE: Final = (14.4, 3.3)
 
@@ -51,14 +51,26 @@ _STYLE: Final[dict[Any, Any]] = {
 
 def page(report: Report) -> str:
     """Return the report on demand and recommended quotas as one HTML page, with its figures in it."""
+    return filled(
+        "page.html",
+        {"rate": rate, "duration": duration},
+        report=report,
+        scope_note=scope_note,
+        figures={way.name: _figures(way) for way in report.directions},
+    )
+
+
+def filled(template: str, filters: Mapping[str, Callable[..., str]], **values: object) -> str:
+    """Return a template of this directory as one HTML page, with values and filters of these names."""
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    environment.filters |= {"rate": rate, "duration": duration}
-    template = environment.from_string(_TEMPLATE.read_text("utf-8"))
-    return template.render(
-        report=report, scope_note=scope_note, figures={way.name: _figures(way) for way in report.directions}
-    )
+    environment.filters |= filters
+    return environment.get_template(template).render(**values)
 
 
 def _figures(way: Direction) -> dict[str, Markup]:
