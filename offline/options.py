@@ -314,6 +314,13 @@ class EvaluateOptions:
     exclude: Annotated[str, Argument("client ids to leave out", "REGEX")] = FOLLOWERS
 
 
+# What a connection to a server needs: of `apply` and `compare`.
+_CaFile = Annotated[str, Argument("certificates to trust, for TLS", "FILE")]
+_CommandConfig = Annotated[
+    str, Argument("a Java client's properties, for SASL and TLS; instead of --ca-file", "FILE")
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyOptions:
     """Where and how `apply` puts the recommended quotas in force.
@@ -328,10 +335,8 @@ class ApplyOptions:
     bootstrap_server: Annotated[
         str, Argument("Sluice or brokers, to change by AlterClientQuotas", "HOST:PORT")
     ] = ""
-    ca_file: Annotated[str, Argument("certificates to trust, for TLS", "FILE")] = ""
-    command_config: Annotated[
-        str, Argument("a Java client's properties, for SASL and TLS; instead of --ca-file", "FILE")
-    ] = ""
+    ca_file: _CaFile = ""
+    command_config: _CommandConfig = ""
     dry_run: Annotated[bool, _flag("show the difference and change nothing")] = False
     steps: Annotated[
         int, Argument("number of steps from what clients use today to the recommendation", parse=_count)
@@ -359,10 +364,8 @@ class CompareOptions:
     bootstrap_server: Annotated[
         str, Argument("Sluice or brokers, whose quotas in force are compared", "HOST:PORT")
     ] = ""
-    ca_file: Annotated[str, Argument("certificates to trust, for TLS", "FILE")] = ""
-    command_config: Annotated[
-        str, Argument("a Java client's properties, for SASL and TLS; instead of --ca-file", "FILE")
-    ] = ""
+    ca_file: _CaFile = ""
+    command_config: _CommandConfig = ""
     change: Annotated[
         float, Argument("smallest change that is proposed, as a share of the quota", "SHARE", _positive)
     ] = 0.2

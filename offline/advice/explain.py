@@ -11,14 +11,13 @@ from commandline.amounts import duration, rate
 from offline.advice.forecast import Forecast
 from offline.advice.limits import Client, Limits, Override, client_name
 from offline.advice.mutations import MutationQuota, ReplicationThrottle
-from offline.options import Goal
+from offline.options import GRADES, Goal
 from quotas.definitions.kinds import FETCH, PRODUCE
 
 HOUR_S: Final = 3600
 DAY_S: Final = 86_400
 WEEK_S: Final = 7 * DAY_S
 CLIENTS_FEW: Final = 20
-_GRADES: Final = ("high", "medium", "low")
 
 
 def confidence(*, seconds: int, clients: int, sample: float = 1.0, sources: Sequence[str] = ()) -> str:
@@ -57,15 +56,15 @@ def confidence(*, seconds: int, clients: int, sample: float = 1.0, sources: Sequ
     grade = max((weight for weight, _ in doubts), default=0)
     if not doubts:
         return f"high: {seconds / DAY_S:.1f} days of {clients} clients"
-    return f"{_GRADES[grade]}: {'; '.join(text for _, text in doubts)}"
+    return f"{GRADES[grade]}: {'; '.join(text for _, text in doubts)}"
 
 
 def _source_doubt(source: str) -> tuple[int, str]:
     """Return the number of a source's grade, the lowest if it names none, and its grounds."""
     grade, _, grounds = source.partition(": ")
-    if grade in _GRADES and grounds:
-        return _GRADES.index(grade), grounds
-    return len(_GRADES) - 1, source
+    if grade in GRADES and grounds:
+        return GRADES.index(grade), grounds
+    return len(GRADES) - 1, source
 
 
 def lowest(confidences: Sequence[str]) -> str:
@@ -74,7 +73,7 @@ def lowest(confidences: Sequence[str]) -> str:
     >>> lowest(["high: 8.0 days of 500 clients", "medium: 3 clients, so each is a large share"])
     'medium: 3 clients, so each is a large share'
     """
-    return max(confidences, key=lambda text: _GRADES.index(text.partition(":")[0]), default="")
+    return max(confidences, key=lambda text: GRADES.index(text.partition(":")[0]), default="")
 
 
 KEYS: Final = {kind.name: kind.key for kind in (PRODUCE, FETCH)}

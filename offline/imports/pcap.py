@@ -23,6 +23,7 @@ from commandline.amounts import aligned, count, duration, printable, size
 from commandline.arguments import add_format, not_installed, print_result
 from commandline.program import NEGATIVE, OK
 from offline.errors import InputError, SetupError
+from offline.options import GRADES
 from protocol.capture import NONE
 from protocol.walks.walk import OTHER_TOPICS
 
@@ -46,7 +47,6 @@ _STEP_US: Final = 1_000_000
 # Of the payload; less does not make a difference for a quota.
 _LOST_FEW: Final = 0.001
 _LOST_MANY: Final = 0.05
-_GRADES: Final = ("high", "medium", "low")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -348,7 +348,7 @@ def source_of(totals: "Totals") -> str:
     if totals.tls:
         grade = max(grade, 2 if totals.tls > totals.kafka else 1)
         said.append(f"{totals.tls} of {totals.tls + totals.kafka} connections are TLS and left out")
-    return f"{_GRADES[grade]}: {', '.join(said)}"
+    return f"{GRADES[grade]}: {', '.join(said)}"
 
 
 def _ports(text: str) -> tuple[int, ...]:

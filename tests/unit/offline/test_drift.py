@@ -117,7 +117,7 @@ def test_bounds_are_options() -> None:
     ("default", "drift", "hog"),
     [
         (150e3, ("too tight", 220e3), ("new", 4.4e6)),  # medium needs 200 kB/s
-        (200e3, ("unchanged", 200e3), ("new", 4.4e6)),  # nobody waits
+        (200e3, ("unchanged", 200e3), ("new", 4.4e6)),  # no client waits
         (440e3, ("unchanged", 440e3), ("new", 4.4e6)),
         (450e3, ("too wide", 220e3), ("new", 4.4e6)),
         (9e6, ("too wide", 220e3), ("new", 4.4e6)),  # the default was enough for it, and is no more
