@@ -10,13 +10,14 @@ AUTOGROUP = Path("/proc/self/autogroup")
 
 
 def test_command_gives_way_to_all_sessions() -> None:
-    looks = "nice; test ! -e /proc/self/autogroup || cat /proc/self/autogroup; exit 3"
+    looks = "nice; cat /proc/self/autogroup 2>/dev/null; exit 3"
     line = [sys.executable, "-m", "tests.beside", "sh", "-c", looks]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
     nice, *autogroup = done.stdout.splitlines()
     assert (done.returncode, nice) == (3, "19")
-    if AUTOGROUP.exists():
-        own = AUTOGROUP.read_text().split()[0]
-        assert autogroup[0].endswith(" nice 19")
-        assert not autogroup[0].startswith(f"{own} ")
+    # Empty where the machine divides no time among sessions: a kernel without them, a container in the root group.
+    for group in autogroup:
+        name, weight = group.split(" ", 1)
+        assert weight == "nice 19"
+        assert not AUTOGROUP.read_text().startswith(f"{name} ")
