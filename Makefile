@@ -102,24 +102,23 @@ WITH_WORKERS := $(patsubst %,tests/integration/test_%.py,tls sasl capture quota_
   live_config own_things topic_quotas)
 
 # Unit tests first: they say in seconds what the others would say in minutes. Tests that measure what others feel, or rates,
-# have the machine to themselves. Tests of brokers wait half of the time: what only computes has that time and takes none
-# of theirs; `nice` would (tests/beside.py). .github/workflows/ci.yml runs the same parts on a machine each.
+# have the machine to themselves. Tests of sockets and of brokers wait half of the time: what only computes has that time
+# and takes none of theirs; `nice` would (tests/beside.py). .github/workflows/ci.yml runs the same parts on a machine each.
 .PHONY: test
 test: jars languages compiled chart-tools ## Every test: unit, then all that need real brokers, then what is shipped
 	$(MAKE) --no-print-directory unit
-	$(MAKE) --no-print-directory sockets
+	$(MAKE) --no-print-directory --jobs 2 sockets worlds BESIDE="$(BIN)/python -m tests.beside"
 	$(MAKE) --no-print-directory compiled-sockets
 	$(MAKE) --no-print-directory test-hostile
-	$(MAKE) --no-print-directory --jobs 2 test-brokers test-computing
+	$(MAKE) --no-print-directory --jobs 2 test-brokers test-computing BESIDE="$(BIN)/python -m tests.beside"
 	$(MAKE) --no-print-directory test-workers
 	$(MAKE) --no-print-directory test-old
 
 # One after the other, whatever jobs there are.
 .PHONY: test-computing
 test-computing:
-	$(MAKE) --no-print-directory worlds BESIDE="$(BIN)/python -m tests.beside"
-	$(MAKE) --no-print-directory compiled-rules BESIDE="$(BIN)/python -m tests.beside"
-	$(MAKE) --no-print-directory spark BESIDE="$(BIN)/python -m tests.beside"
+	$(MAKE) --no-print-directory compiled-rules
+	$(MAKE) --no-print-directory spark
 
 .PHONY: test-compiled
 test-compiled: compiled-rules compiled-sockets ## Unit and property tests, and those of sockets, with the compiled data path
@@ -137,9 +136,9 @@ compiled-sockets: compiled
 test-hostile: jars ## Every attack in its short form
 	$(PYTEST) --doctest-modules --numprocesses 2 --dist loadfile tests/hostile $(ARGS)
 
-# In three processes with three brokers each: these tests wait half of the time. A module stays whole, since what is dear
+# In four processes with three brokers each: these tests wait half of the time. A module stays whole, since what is dear
 # in it is set up once. All four kinds in one go, or there would be four ends to wait for.
-WAITING := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+WAITING := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-brokers
 test-brokers: jars languages ## integration, interop, oracle and packaging
