@@ -29,7 +29,7 @@ from proxy.config.options import (
 from proxy.config.schema import read_table, refuse_unknown, with_absolute_paths
 from proxy.system.errors import ConfigError
 from proxy.system.files import read
-from quotas.definitions.toml_file import loads
+from quotas.definitions import toml_file
 from quotas.errors import TomlError
 
 Tables = dict[str, object]
@@ -77,7 +77,7 @@ def reload(source: Source) -> Config:
     if source.path is None:
         return parse({}, source, Path.cwd())
     try:
-        tables = loads(read_text(source.path, CONFIG_BYTES_MAX))
+        tables = toml_file.loads(read_text(source.path, CONFIG_BYTES_MAX))
     except TomlError as error:
         raise ConfigError(str(source.path), f"is not TOML: {error}") from None
     # Symbolic links are not resolved: Kubernetes swaps the directory behind a mounted ConfigMap's link.
@@ -155,8 +155,9 @@ def parse(tables: Mapping[str, object], source: Source, base: Path) -> Config:
 
 
 def _parse(given: Tables, source: Source, base: Path) -> Config:
-    if "quota" in given:
-        raise ConfigError("quota", _QUOTAS_FILE)
+    for table in toml_file.TABLES:
+        if table in given:
+            raise ConfigError(table, _QUOTAS_FILE)
     refuse_unknown(given, [*TABLES, "leases"], "")
     tables, old_names = _renamed(given)
     sections: dict[str, Any] = {

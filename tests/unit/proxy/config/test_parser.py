@@ -8,6 +8,7 @@ import pytest
 from proxy.config import Address, QuotaSettings, load, read_text, reload
 from proxy.config.parser import key_path, merge, override, steps, variables
 from proxy.system.errors import ConfigError
+from quotas.definitions.toml_file import TABLES
 from tests.support.configurations import BASE, parsed, refused
 
 SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n'
@@ -75,10 +76,10 @@ def test_wrong_file_is_refused_with_key_and_value(text: str, message: str) -> No
     assert refused(text).startswith(message)  # `said.md` has more
 
 
-def test_quotas_file_in_place_of_the_configuration_is_recognized() -> None:
-    message = refused('[[quota]]\nclient_id = "a"\nproducer_byte_rate = "2M"\n')
-    assert message == (
-        "quota: this is a table of a quotas file: the configuration names that file with `file` under [quotas], "
+@pytest.mark.parametrize("table", TABLES)
+def test_table_of_a_quotas_file_in_the_configuration_is_recognized(table: str) -> None:
+    assert refused(f"{SMALL}[[{table}]]\n") == (
+        f"{table}: this is a table of a quotas file: the configuration names that file with `file` under [quotas], "
         "and a command with --quotas-file"
     )
 
