@@ -128,7 +128,7 @@ def add_old_json(parser: argparse.ArgumentParser) -> None:
 
 
 def not_installed(package: str, extra: str) -> str:
-    """Return the message that a package is missing, with the commands that install its extra: in a checkout the lock.
+    """Return the message that a package is missing, with the commands that install its extra, alone or by a lock.
 
     Args:
         package: its name on the package index.
@@ -137,6 +137,7 @@ def not_installed(package: str, extra: str) -> str:
     pip = f"{shlex.quote(sys.executable)} -m pip"
     return (
         f"{package} is not installed; it is in Sluice's extra {extra}: {pip} install 'kafka-sluice[{extra}]', "
+        f"or in the directory of a release: {pip} install -r requirements-{extra}.txt, "
         f"or in a checkout: {pip} install --require-hashes -r requirements/{extra}.txt"
     )
 

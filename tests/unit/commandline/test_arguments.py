@@ -1,6 +1,7 @@
 """Arguments that every command has alike: defaults in the help, and old spellings."""
 
 import argparse
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from commandline.arguments import Parser, add_format, commands, not_installed
 from offline.cli import parser as offline_parser
 from proxy.cli import parser as proxy_parser
+from release.build import LOCKS
 
 ALL = [*commands(proxy_parser()), *commands(offline_parser())]
 
@@ -103,8 +105,10 @@ def test_commands_name_this_python_the_extra_and_a_lock_that_is_there(
     monkeypatch.setattr(sys, "executable", "/my env/bin/python")
     said, *commands = not_installed("numba", extra).split(": ")
     assert said == f"numba is not installed; it is in Sluice's extra {extra}"
-    index, words = (shlex.split(command.removesuffix(", or in a checkout")) for command in commands)
+    index, released, words = (shlex.split(re.split(", or in (?:a|the) ", command)[0]) for command in commands)
     pip = [sys.executable, "-m", "pip", "install"]
     assert index == [*pip, f"kafka-sluice[{extra}]"]
+    assert released == [*pip, "-r", f"requirements-{extra}.txt"]
+    assert extra in LOCKS
     assert words[:-1] == [*pip, "--require-hashes", "-r"]
     assert (ROOT / words[-1]).is_file()
