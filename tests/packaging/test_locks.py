@@ -8,6 +8,7 @@ import pytest
 
 import hatch_build
 from tests.packaging.conftest import ROOT
+from tests.support.printed import section
 
 _EXTRAS = ("capture", "fleet", "offline", "operator")
 _EARLIER_NAMES = {name: ["kafka-sluice[operator]"] for name in ("completion", "console", "top", "yaml")}
@@ -55,6 +56,19 @@ def test_every_extra_has_a_lock_and_earlier_names_still_install_it() -> None:
 
     assert extras.keys() == {*_EXTRAS, *_EARLIER_NAMES}
     assert {name: extras[name] for name in _EARLIER_NAMES} == _EARLIER_NAMES
+
+
+def test_document_names_the_packages_of_each_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {"–": project["dependencies"]} | {
+        name: project["optional-dependencies"][name] for name in _EXTRAS
+    }
+    table = section((ROOT / "docs" / "how-to" / "install.md").read_text(), "## Which extra for what")
+    rows = re.findall(r"^\| `?([a-z–]+)`? \| ([^|]+) \|", table, re.MULTILINE)[1:]
+
+    assert {extra: {_name(package) for package in packages.split(", ")} for extra, packages in rows} == {
+        extra: {_name(requirement) for requirement in requirements} for extra, requirements in wanted.items()
+    }
 
 
 def test_locks_are_the_same_for_every_python_but_for_what_only_other_systems_need() -> None:
