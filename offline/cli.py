@@ -213,6 +213,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     wanted = options_of(EvaluateOptions, options, engine=_engine(options))
     print(f"starting Spark with master {spark_options.master}", flush=True)
     with spark_session(spark_options) as spark:
+        print(f"evaluate: {_STAGES['evaluate']}", flush=True)
         begun_s = time.monotonic()
         with progress(spark.sparkContext, "evaluate", wanted=spark_options.progress):
             said = evaluate.run(spark, wanted, recordings, Store(spark, options.output))
