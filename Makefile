@@ -302,6 +302,10 @@ evaluate: $(VENV)/.stamp ## How good the advice is on days it has not seen, besi
 bench-offline: $(VENV)/.stamp ## What the Spark pipeline costs, to 100 million requests; writes docs/benchmarks.md
 	$(BIN)/python -m tests.bench.offline $(ARGS)
 
+.PHONY: spark-cluster
+spark-cluster: $(VENV)/.stamp ## The Spark pipeline on two and four executors, killed ones, and one large client; writes docs/benchmarks.md
+	$(BIN)/python -m tests.bench.cluster $(ARGS)
+
 .PHONY: spark-jars
 spark-jars: ## Jars of Spark's Kafka source in build/spark-jars (Maven)
 	mvn -q -B -f offline/spark-jars.xml -DoutputDirectory=$(CURDIR)/build/spark-jars dependency:copy-dependencies

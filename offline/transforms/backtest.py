@@ -49,7 +49,7 @@ _LINE_BYTES: Final = 8 * RUN_FIELDS
 Batches = Iterable[pa.RecordBatch]
 
 # Candidates at which a request is decided in the time that a task takes to put it in order.
-_ORDERED_AS_DECIDED: Final = 5
+ORDERED_AS_DECIDED: Final = 5
 # Of a core's fair share: so much stays whole, where one more part would cost more than it brings.
 _SHARES_WHOLE: Final = 5 / 4
 
@@ -275,7 +275,7 @@ def places_of(requests: Ints, candidates: Ints, chunks: Ints, partitions: int) -
     >>> places_of(np.array([100, 60, 50]), np.array([20, 20, 20]), np.array([1, 1, 1]), 2)
     [[0], [1], [1]]
     """
-    costs = requests * (_ORDERED_AS_DECIDED + candidates / chunks)
+    costs = requests * (ORDERED_AS_DECIDED + candidates / chunks)
     found = [[0] * int(parts) for parts in chunks]
     loads = [(0.0, partition) for partition in range(partitions)]
     for limiter in np.argsort(-costs, kind="stable").tolist():

@@ -1,16 +1,13 @@
 """Spark with executors of their own, which are given our packages, and of which one is lost in the dearest stage."""
 
-import shutil
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from quotas.backtest.compiler import sources_digest
 from tests.support.pipeline import GOAL, Pipeline
-from tests.support.spark_cluster import SparkCluster, results, run_pipeline, spark_cluster, tasks_of
+from tests.support.spark_cluster import kept_code, results, run_pipeline, spark_cluster, stage_tasks
 
-ROOT = Path(__file__).resolve().parents[2]
 # As the fixture `pipeline`, whose results are compared.
 ARGUMENTS = (
     *("--candidates", "12", "--heavy", "3", "--partitions", "2", "--policy", "kip13", "--scope", "broker"),
@@ -22,15 +19,6 @@ SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
-
-
-def kept_code(directory: Path) -> Path:
-    """What the driver has compiled already, where executors look for it: it takes each half a minute."""
-    rules = directory / "numba" / f"sluice_{sources_digest()}"
-    rules.mkdir(parents=True)
-    for file in (ROOT / "quotas" / "backtest" / "__pycache__").glob("compiled_loop.repeat-*.nb[ic]"):
-        shutil.copy(file, rules)
-    return directory
 
 
 @pytest.mark.timeout(300)  # a minute where nothing else runs
@@ -53,7 +41,11 @@ def test_executor_that_is_killed_in_the_backtest_changes_no_result(
             environment=cluster.driver_environment(),
             at_stage=lose,
         )
-        lost = lost_in(cluster, "backtest", run.began_ms)
+        lost = [
+            task
+            for task in stage_tasks(cluster.event_log(), run.began_ms)["backtest"]
+            if task.outcome != "Success"
+        ]
 
     assert lost, "the executor had work when it was killed"
     found, expected = results(work), results(Path(pipeline.store.path))
@@ -62,14 +54,3 @@ def test_executor_that_is_killed_in_the_backtest_changes_no_result(
     assert all("Lost executor" in line for line in run.errors.splitlines()), run.errors
     # Executors ran what was sent to them, and what one has compiled the others use, also the one that was added.
     assert [path.name for path in (kept / "numba").iterdir()] == [f"sluice_{sources_digest()}"]
-
-
-def lost_in(cluster: SparkCluster, stage: str, began_ms: dict[str, int]) -> Counter[str]:
-    """Return the attempts of tasks of this stage that did not succeed, by what happened to them."""
-    names = list(began_ms)
-    after = names[names.index(stage) + 1]
-    return Counter(
-        task.outcome
-        for task in tasks_of(cluster.event_log())
-        if began_ms[stage] <= task.launched_ms < began_ms[after] and task.outcome != "Success"
-    )

@@ -7,6 +7,7 @@ of its shuffles. Spark's event log says afterwards what that cost.
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,9 +26,11 @@ import pyarrow.dataset as ds
 import pyspark
 
 from offline.schemas import TABLES
+from quotas.backtest.compiler import sources_digest
 from tests.bench.process import family
 from tests.cluster import processes
 from tests.cluster.ports import HOST, free_port
+from tests.support.proxy_process import ROOT
 from tests.support.waiting import until
 
 _SPARK: Final = Path(pyspark.__file__).parent
@@ -136,6 +139,18 @@ def spark_cluster(
             processes.end(child)
 
 
+def kept_code(directory: Path) -> Path:
+    """Copy what this checkout has compiled already to where executors look for it: it takes each half a minute.
+
+    Returns the directory, for `kept` of `spark_cluster`.
+    """
+    rules = directory / "numba" / f"sluice_{sources_digest()}"
+    rules.mkdir(parents=True)
+    for file in (ROOT / "quotas" / "backtest" / "__pycache__").glob("compiled_loop.repeat-*.nb[ic]"):
+        shutil.copy(file, rules)
+    return directory
+
+
 def _workers_of(page: int) -> int | None:
     """Return how many workers the master on this page has; None while it has no page."""
     try:
@@ -166,7 +181,7 @@ def _started(pid: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PipelineRun:
-    """One run of `sluice-offline run` in a process of its own.
+    """One run of `sluice-offline` in a process of its own.
 
     Attributes:
         seconds: how long it took, with Spark's start.
@@ -186,26 +201,28 @@ def run_pipeline(
     work: Path,
     master: str,
     *arguments: str,
+    command: str = "run",
     environment: Mapping[str, str] | None = None,
     at_stage: Callable[[str], object] = lambda _stage: None,
     started: Callable[[int], object] = lambda _pid: None,
 ) -> PipelineRun:
-    """Run all stages but apply.
+    """Run all stages but apply, compare and evaluate.
 
     Args:
+        command: another one that has stages.
         at_stage: called when a stage begins, with its name.
         started: called at the start, with the process id.
 
     Raises:
         RuntimeError: it failed; the message has what it printed.
     """
-    command = [sys.executable, "-m", "offline", "run", "--input", str(capture), "--output", str(work)]
-    command += ["--master", master, "--no-progress", *arguments]
+    words = [sys.executable, "-m", "offline", command, "--input", str(capture), "--output", str(work)]
+    words += ["--master", master, "--no-progress", *arguments]
     begun_s, began_ms = time.monotonic(), dict[str, int]()
     lines: list[str] = []
     errors: list[str] = []
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as child:
         assert child.stdout is not None, "it is a pipe"
         assert child.stderr is not None, "it is a pipe"
@@ -233,16 +250,19 @@ def run_pipeline(
 def results(work: Path) -> dict[str, pa.Table | bytes]:
     """Return everything that a run of the pipeline has written, in a form that is equal when the results are.
 
-    Tables have their rows sorted; `backtest/tasks` is left out, which says how long tasks took.
+    Tables have their rows sorted; `backtest/tasks` is left out, which says how long tasks took. Of `evaluate` there is
+    something only if it has run.
     """
+    evaluated = (work / "evaluate").exists()
     found: dict[str, pa.Table | bytes] = {
         name: _rows(work / name)
         for name in TABLES
-        if name != "backtest/tasks" and not name.startswith("evaluate/")  # no stage of `run`
+        if name != "backtest/tasks" and (evaluated or not name.startswith("evaluate/"))
     }
     for stage in ("ingest", "backtest", "recommend"):
         found[f"{stage}/settings.json"] = (work / stage / "settings.json").read_bytes()
-    for name in ("recommend/quotas.toml", "report/report.html"):
+    pages = ("evaluate/evaluation.html",) if evaluated else ()
+    for name in ("recommend/quotas.toml", "report/report.html", *pages):
         found[name] = (work / name).read_bytes()
     return found
 
@@ -260,7 +280,8 @@ class SparkTask:
 
     Attributes:
         stage: Spark's stage and its attempt.
-        outcome: `Success`, `ExecutorLostFailure`, `FetchFailed`, `Resubmitted` and others.
+        outcome: `Success`, `ExecutorLostFailure`, `FetchFailed`, `Resubmitted` (it had succeeded, and what it had
+            shuffled was lost) and others.
         seconds: how long it ran.
         spilled: bytes that it wrote to disk because memory was used up.
         shuffled: bytes that it wrote for other tasks to read.
@@ -276,10 +297,18 @@ class SparkTask:
     read: int
 
 
-def tasks_of(event_log: Path) -> list[SparkTask]:
-    """Return all attempts of tasks in an event log of Spark."""
+def stage_tasks(event_log: Path, began_ms: Mapping[str, int]) -> dict[str, list[SparkTask]]:
+    """Return all attempts of tasks in an event log of Spark, by the stage of the pipeline that had begun last."""
+    found: dict[str, list[SparkTask]] = {stage: [] for stage in began_ms}
     with event_log.open("rb") as lines:
-        return [_task(msgspec.json.decode(line)) for line in lines if b'"SparkListenerTaskEnd"' in line[:60]]
+        for line in lines:
+            if b'"SparkListenerTaskEnd"' not in line[:60]:
+                continue
+            task = _task(msgspec.json.decode(line))
+            begun = [stage for stage, at_ms in began_ms.items() if at_ms <= task.launched_ms]
+            if begun:
+                found[begun[-1]].append(task)
+    return found
 
 
 def _task(event: dict[str, Any]) -> SparkTask:
