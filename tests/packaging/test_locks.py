@@ -121,10 +121,10 @@ def test_compiler_of_the_build_hook_is_the_locked_one() -> None:
 def test_locks_that_documents_name_are_there() -> None:
     pages = [path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "decisions"]
     pages.remove(ROOT / "docs" / "operations.md")  # its pages for each task say it
-    named = {
+    named = {  # of a checkout, or of a release
         name
         for page in [ROOT / "README.md", *pages]
-        for name in re.findall(r"requirements/([a-z]+)\.txt", page.read_text())
+        for name in re.findall(r"requirements[/-]([a-z]+)\.txt", page.read_text())
     }
 
     assert named
