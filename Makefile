@@ -294,6 +294,10 @@ simulate: setup ## Fleets that share budgets, with faults, in virtual time: 100,
 tune-demo: jars ## From traffic to quotas and back: capture, Spark, recommendation, applied, sent again
 	@$(BIN)/python -m tests.tune $(ARGS)
 
+.PHONY: week
+week: jars ## A week in ten minutes through a real broker: advice of days 1 to 5 in force on days 6 and 7; ARGS=--write: docs/advice.md
+	@$(BIN)/python -m tests.tune.week $(ARGS)
+
 .PHONY: evaluate
 evaluate: $(VENV)/.stamp ## How good the advice is on days it has not seen, beside other recommenders; writes docs/advice.md
 	@$(BIN)/python -m tests.evaluate $(ARGS)

@@ -23,9 +23,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,20 +65,28 @@ class Observed:
     seconds: float = 0.0  # until its last response
 
 
-async def send_again(rows: Sequence[Recorded], address: Broker) -> dict[str, Observed]:
-    """Send everything; by client id, what came of it."""
+async def send_again(
+    rows: Sequence[Recorded], address: Broker, seconds: float | None = None
+) -> dict[str, Observed]:
+    """Send the Produce and Fetch requests; by client id, what came of it.
+
+    Args:
+        seconds: None: clients keep their pauses, and send everything, however long that takes. Otherwise each request
+            is sent at its own time, or as soon as its connection is free, and what is left after so many seconds is
+            not sent.
+    """
     sent = [row for row in rows if row.api_key in (PRODUCE, FETCH) and row.upstream_us >= 0]
     assert sent, "a recording has requests"
     placement = await prepare(address, requirements_of(sent), create=True, replicas=1, say=lambda _: None)
     encoder = Encoder(placement, 1, int(time.time() * 1000))
     sent.sort(key=lambda row: (row.process, row.connection, row.seq))
-    begun_us = min(row.mono_us - row.delay_ms * 1000 for row in sent)
+    begun_us = min(map(_came_us, sent))
     observed: dict[str, Observed] = {row.client_id: Observed() for row in sent}
     now_s = time.monotonic() + 0.2
     async with asyncio.TaskGroup() as group:
         for _, connection in groupby(sent, key=lambda row: (row.process, row.connection)):
             own = list(connection)
-            lane = _Lane(own, encoder, placement, observed[own[0].client_id])
+            lane = _Lane(own, encoder, placement, observed[own[0].client_id], seconds)
             group.create_task(lane.run(now_s, begun_us))
     return observed
 
@@ -86,28 +95,41 @@ class _Lane:
     """One connection."""
 
     def __init__(
-        self, rows: Sequence[Recorded], encoder: Encoder, placement: Placement, observed: Observed
+        self,
+        rows: Sequence[Recorded],
+        encoder: Encoder,
+        placement: Placement,
+        observed: Observed,
+        seconds: float | None,
     ) -> None:
         self._rows = rows
         self._encoder = encoder
         self._address = placement.brokers.get(rows[0].broker, placement.brokers[-1])
         self._observed = observed
+        self._seconds = seconds
 
     async def run(self, begun_s: float, begun_us: int) -> None:
         """Send one request after the other."""
         reader, writer = await asyncio.open_connection(*self._address, limit=1 << 24)
-        first = self._rows[0]
-        due_s = begun_s + (first.mono_us - first.delay_ms * 1000 - begun_us) / 1e6
+        end_s = begun_s + (inf if self._seconds is None else self._seconds)
+        due_s = begun_s + (_came_us(self._rows[0]) - begun_us) / 1e6
         try:
             for number, row in enumerate(self._rows):
                 await asyncio.sleep(due_s - time.monotonic())
+                if time.monotonic() >= end_s:
+                    break
                 # A timer that was late is made up for at the next pause, or the demand would shrink.
                 late_s = max(0.0, time.monotonic() - due_s)
                 await self._ask(reader, writer, row, number)
                 free_s = time.monotonic()
                 self._observed.seconds = max(self._observed.seconds, free_s - begun_s)
-                if number + 1 < len(self._rows):
-                    due_s = free_s + max(0.0, _pause_s(row, self._rows[number + 1]) - late_s)
+                if number + 1 == len(self._rows):
+                    break
+                following = self._rows[number + 1]
+                if self._seconds is None:
+                    due_s = free_s + max(0.0, _pause_s(row, following) - late_s)
+                else:
+                    due_s = begun_s + (_came_us(following) - begun_us) / 1e6
         finally:
             writer.close()
 
@@ -132,12 +154,16 @@ class _Lane:
         self._observed.bytes += len(frame.data) - 4 if frame.api_key == PRODUCE else len(response) - 4
 
 
+def _came_us(row: Recorded) -> int:
+    """Return when a request had come."""
+    return row.mono_us - row.delay_ms * 1000
+
+
 def _pause_s(row: Recorded, following: Recorded) -> float:
     """What the client did between the two, the recording's own throttling taken out."""
     done_us = row.mono_us + max(row.upstream_us, 0)
     muted_us = (row.mono_us if row.api_key == PRODUCE else done_us) + row.throttle_ms * 1000
-    came_us = following.mono_us - following.delay_ms * 1000
-    return max(0.0, (came_us - max(done_us, muted_us)) / 1e6)
+    return max(0.0, (_came_us(following) - max(done_us, muted_us)) / 1e6)
 
 
 # Those who are to be held send large requests. The recorded pauses hold what a client and its connection took between
@@ -167,11 +193,16 @@ _THROTTLE: Final = "sluice_client_throttle_seconds_total"
 # The capacity is what holds the hog and the bootstrap: it is stated, so no client is cut for a share's sake.
 _GOAL: Final = ("--capacity-in=3M", "--capacity-out=2500k", "--overrides=1", "--candidates=30")
 _WAIT_MS_MIN: Final = 1000  # of a client that is held: a wait to be compared at all
-_APART_MAX: Final = 0.05
-_ROUNDING_MS_MAX: Final = 20
+APART_MAX: Final = 0.05
+ROUNDING_MS_MAX: Final = 20
 # It counts from another microsecond, and each wait is of whole milliseconds.
 _PIPELINE_APART_MAX: Final = 0.01
-_SPARK: Final = ("--no-progress", "--master=local[2]", "--driver-memory=1g")
+SPARK: Final = ("--no-progress", "--master=local[2]", "--driver-memory=1g")
+
+
+def waited_as_predicted(observed_ms: int, predicted_ms: int) -> bool:
+    """Whether a client waited for as long as predicted, within `APART_MAX` and `ROUNDING_MS_MAX`."""
+    return abs(observed_ms - predicted_ms) <= APART_MAX * predicted_ms + ROUNDING_MS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +240,7 @@ class Compared:
     @property
     def as_predicted(self) -> bool:
         """Whether the client waited as predicted for what it sent: the hog and the bootstrap, and no other client."""
-        waited = abs(self.observed_ms - self.sent_ms) <= _APART_MAX * self.sent_ms + _ROUNDING_MS_MAX
+        waited = waited_as_predicted(self.observed_ms, self.sent_ms)
         if self.errors or not waited or self.throttled is not (self.client in HOGS):
             return False
         if not self.throttled:
@@ -232,28 +263,25 @@ def tune(bootstrap: str, directory: Path, seconds: float, say: Callable[[str], N
     captured, again = directory / "capture", directory / "capture-again"
     write_capture(made_up, CLIENTS, seconds)
     say(f"1. {len(CLIENTS)} clients send for {seconds:g} s through Sluice, which captures")
-    with _capturing(bootstrap, directory / "first", captured) as sluice:
+    with capturing(bootstrap, directory / "first", captured) as sluice:
         _send(made_up, sluice)
     say("2. the pipeline works out what the quotas should be")
-    said = _offline("run", "--input", str(captured), "--output", str(work), *_GOAL, *_SPARK)
+    said = sluice_offline("run", "--input", str(captured), "--output", str(work), *_GOAL, *SPARK)
     second = directory / "second"
-    with _capturing(bootstrap, second, again) as sluice:
+    with capturing(bootstrap, second, again) as sluice:
         say("3. they are applied to a proxy that runs")
-        said += _offline("apply", "--input", str(work), "--quotas-file", str(second / "quotas.toml"))
+        said += sluice_offline("apply", "--input", str(work), "--quotas-file", str(second / "quotas.toml"))
         sluice.reload()  # it looks at the file by itself too, but not at once
         say("4. what was captured is sent again")
         observed = _send(captured, sluice)
-        waits = {
-            (direction, client): round(1000 * sluice.metric(_THROTTLE, client_id=client, type=kind))
-            for direction, kind in (("produce", "Produce"), ("fetch", "Fetch"))
-            for client in observed
-        }
+        waits = waits_ms(sluice, observed)
     say("5. predicted and observed")
     captures = [read(capture_files([path])) for path in (captured, again)]
     return Tuned(said, tuple(_compare(work, observed, waits, captures)))
 
 
-def _capturing(bootstrap: str, directory: Path, captured: Path) -> SluiceProcess:
+def capturing(bootstrap: str, directory: Path, captured: Path) -> SluiceProcess:
+    """Return a proxy without quotas that captures."""
     directory.mkdir()
     # By the rules that the pipeline predicts with; those of SluiceSettings are Kafka's.
     rules = {"policy": ENGINE_DEFAULTS.policy, "scope": ENGINE_DEFAULTS.scope}
@@ -283,11 +311,30 @@ def predicted_ms(rows: Sequence[Recorded], client: str, api_key: int, quota: flo
 
 
 def _send(capture: Path, sluice: SluiceProcess) -> dict[str, Observed]:
-    host, _, port = sluice.bootstrap.rpartition(":")
-    return asyncio.run(send_again(read(capture_files([capture])), Broker(host or HOST, int(port))))
+    return asyncio.run(send_again(read(capture_files([capture])), broker_of(sluice.bootstrap)))
 
 
-def _offline(*arguments: str) -> str:
+def broker_of(bootstrap: str) -> Broker:
+    """Return the address in `host:port`."""
+    host, _, port = bootstrap.rpartition(":")
+    return Broker(host or HOST, int(port))
+
+
+def waits_ms(sluice: SluiceProcess, clients: Iterable[str]) -> dict[tuple[str, str], int]:
+    """Return by direction and client id how long the proxy has made clients wait in all."""
+    return {
+        (direction, client): round(1000 * sluice.metric(_THROTTLE, client_id=client, type=kind))
+        for direction, kind in (("produce", "Produce"), ("fetch", "Fetch"))
+        for client in clients
+    }
+
+
+def sluice_offline(*arguments: str) -> str:
+    """Run a command of `sluice-offline`; returns what it prints.
+
+    Raises:
+        RuntimeError: it failed.
+    """
     command = [sys.executable, "-m", "offline", *arguments]
     done = subprocess.run(
         command,
