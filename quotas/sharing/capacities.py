@@ -23,7 +23,7 @@ A demand that is stated and not used gains nothing, since a part is at most what
 whatever is stated.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import add
@@ -46,6 +46,12 @@ _FACTOR_STEP: Final = 0.003
 # Of so many classes a division takes some milliseconds: it is made less often.
 _MANY: Final = 1000
 _MANY_MS: Final = 250
+# A call of `lend` makes so many steps, some 4 ms: one or two for each class in each of the parts of a division, which
+# goes on with the next call if it needs more.
+STEPS_AT_ONCE: Final = 4000
+_CHUNK: Final = 500  # classes between two places where it may be interrupted
+_STEPS_A_CLASS: Final = 6
+_STEPS_A_POOL: Final = 20
 _WHOLE: Final[Mapping[Rank, float]] = {"named": 1.0, "default": 1.0, "unpromised": 1.0}
 _SUM_PART: Final = 1e-9  # by which a sum of parts may exceed the whole
 
@@ -72,16 +78,18 @@ def fill(wanted: Sequence[float], weights: Sequence[float], capacity: float) -> 
     if each > 0 and all(want >= each * own for want, own in zip(wanted, weights, strict=True)):
         return [each * own for own in weights]
     parts = [0.0] * len(wanted)
-    order = sorted(
-        (index for index, weight in enumerate(weights) if weight > 0),
-        key=lambda index: wanted[index] / weights[index],
-    )
+    ratios = [want / own if own > 0 else 0.0 for want, own in zip(wanted, weights, strict=True)]
+    order = sorted([index for index, own in enumerate(weights) if own > 0], key=ratios.__getitem__)
     # Added up from the end: subtracting weights of very different sizes would leave 0, or less.
-    remaining = list(accumulate(weights[index] for index in reversed(order)))
+    remaining = list(accumulate([weights[index] for index in reversed(order)]))
     left = capacity
-    for index in order:
-        parts[index] = min(wanted[index], max(0.0, left) * (weights[index] / remaining.pop()))
-        left -= parts[index]
+    for index, weight in zip(order, reversed(remaining), strict=True):
+        if left <= 0:  # so the others get nothing
+            break
+        part = left * (weights[index] / weight)
+        want = wanted[index]
+        parts[index] = part = min(want, part)
+        left -= part
     return parts
 
 
@@ -245,10 +253,12 @@ class Capacities:
         self._pools: dict[tuple[str, int], _Pool] = {}
         self._places: dict[str, tuple[str, int]] = {}  # of loan keys
         self._parts: dict[str, float] = {}  # those that differ from the default
+        self._divisions: dict[tuple[str, int], Iterator[int]] = {}  # those under way, the first one first
 
     def begin(self) -> "Capacities":
         """Forget all demands, for a lessor that begins; returns this object."""
         self._unplaced.clear()
+        self._divisions.clear()
         self._pools.clear()
         self._places.clear()
         self._parts.clear()
@@ -278,6 +288,9 @@ class Capacities:
     def lend(self, leases: Leases, changed: set[str], now_ms: int) -> None:
         """Divide the capacities again whose demands have changed.
 
+        A call makes about STEPS_AT_ONCE steps. What changes while a division of many classes goes on is looked at with
+        the next one, as if it had come after it.
+
         Args:
             changed: the keys whose demand or shares have changed since the last call.
         """
@@ -291,17 +304,31 @@ class Capacities:
                 self._learn(key, quotas)
             elif self._pools and (place := self._places.get(loan_key(key))) is not None:
                 self._pools[place].due = True
-        for place, pool in list(self._pools.items()):
+        for place, pool in self._pools.items():
             gap_ms = LEND_MS if len(pool.classes) < _MANY else _MANY_MS
-            if pool.due and now_ms >= pool.divided_ms + gap_ms:
-                pool.divided_ms = now_ms
-                self._divide(pool, leases)
-                self._set_factors(place, pool)
-                if not pool.classes:
-                    del self._pools[place]
+            if pool.due and now_ms >= pool.divided_ms + gap_ms and place not in self._divisions:
+                pool.due, pool.divided_ms = False, now_ms
+                self._divisions[place] = self._divide(pool, leases)
+        self._go_on()
         if self._told is not None:
             leases.tell(self._factors)
             self._resize_rates(leases)
+
+    def _go_on(self) -> None:
+        """Go on with the divisions that have begun, the first one first."""
+        steps = 0
+        while self._divisions and steps < STEPS_AT_ONCE:
+            place, division = next(iter(self._divisions.items()))
+            made = next(division, None)
+            if made is not None:
+                steps += made
+                continue
+            del self._divisions[place]
+            pool = self._pools[place]
+            steps += _STEPS_A_POOL + len(pool.classes) % _CHUNK * _STEPS_A_CLASS
+            self._set_factors(place, pool)
+            if not pool.classes:
+                del self._pools[place]
 
     def _set_factors(self, place: tuple[str, int], pool: _Pool) -> None:
         """Set what to tell about the rates of a capacity's classes."""
@@ -362,6 +389,7 @@ class Capacities:
     def _read_terms(self, quotas: Quotas, leases: Leases) -> None:
         """Read the terms of all classes again, since definitions have changed."""
         keys, self._unplaced = self._unplaced, set()
+        self._divisions.clear()  # they begin again, with the new terms
         for place, pool in list(self._pools.items()):
             for one in list(pool.classes.values()):
                 found = stated_terms(one.quota_key, one.bucket, quotas)
@@ -400,11 +428,16 @@ class Capacities:
             self._parts[key] = part
         leases.resized(key)
 
-    def _divide(self, pool: _Pool, leases: Leases) -> None:
-        """Divide one capacity among its classes: their rates first, then what is left as loans."""
+    def _divide(self, pool: _Pool, leases: Leases) -> Iterator[int]:
+        """Divide one capacity among its classes: their rates first, then what is left as loans.
+
+        Yields how many steps it has made since the last time, wherever it may be interrupted.
+        """
         exempt = 0.0
         classes: list[_Class] = []
-        for one in list(pool.classes.values()):
+        for index, one in enumerate(list(pool.classes.values())):
+            if index and not index % _CHUNK:
+                yield 2 * _CHUNK
             wish = leases.demand(one.key)
             one.demand = 0.0 if wish is None else wish.wanted * pool.rate
             if wish is None and not leases.used(one.key):
@@ -418,11 +451,12 @@ class Capacities:
                 one.demand = min(one.demand, one.most)
                 one.waits = wish is not None and wish.weight > 0 and one.quota_key not in REPLICATION_KEYS
                 classes.append(one)
-        left = self._guarantee(pool, classes, max(0.0, pool.rate - exempt), leases)
+        left = yield from self._guarantee(pool, classes, max(0.0, pool.rate - exempt), leases)
         wanted = [one.demand - one.rate for one in classes]
         weights = [one.terms.weight for one in classes]
         loans = fill(wanted, weights, left)
         pool.left = max(0.0, left - sum(loans))
+        yield (len(classes) + 1) // 2
         if pool.left:
             # Those with waiting connections may want more than they know.
             more = [
@@ -430,64 +464,85 @@ class Capacities:
                 for one, loan in zip(classes, loans, strict=True)
             ]
             loans = list(map(add, loans, fill(more, weights, pool.left)))
-        self._lend(pool, classes, loans, left, leases)
+            yield (len(classes) + 1) // 2
+        yield from self._lend(pool, classes, loans, left, leases)
         for one, want in zip(classes, wanted, strict=True):
             one.lent = min(want, one.loan)
 
-    def _guarantee(self, pool: _Pool, classes: list[_Class], room: float, leases: Leases) -> float:
+    def _guarantee(
+        self, pool: _Pool, classes: list[_Class], room: float, leases: Leases
+    ) -> Generator[int, None, float]:
         """Set what each class has of its rate; returns what is left of the capacity."""
-        pool.shrunk = dict(_WHOLE)
+        shrunk: dict[Rank, float] = dict(_WHOLE)
         wanted = [min(one.demand, one.promised) for one in classes]
         if sum(wanted) > room:
-            wanted = self._shrunk(pool, classes, wanted, room)
-        if self._told is None and pool.shrunk["named"] == 1.0:
-            # A share of a rate that is more than its process wants is lent, as a rate that is not wanted is.
-            for index, one in enumerate(classes):
+            wanted = yield from self._shrunk(pool, shrunk, classes, wanted, room)
+        pool.shrunk = shrunk
+        met_too = self._told is None and shrunk["named"] == 1.0
+        for index, one in enumerate(classes):
+            if index and not index % _CHUNK:
+                yield 2 * _CHUNK
+            if met_too:
+                # A share of a rate that is more than its process wants is lent, as a rate that is not wanted is.
                 met, rest = leases.met(one.key, one.promised, pool.rate)
                 wanted[index] = min(wanted[index], met)
                 one.demand = min(one.demand, met + rest)
-        for one, rate in zip(classes, wanted, strict=True):
-            one.rate = rate
-            self._shrink(one, pool.shrunk[one.rank], leases)
+            one.rate = wanted[index]
+            self._shrink(one, shrunk[one.rank], leases)
         return max(0.0, room - sum(wanted))
 
-    def _shrunk(self, pool: _Pool, classes: list[_Class], wanted: list[float], room: float) -> list[float]:
-        """Set which part of its rate each rank has where more is wanted than there is; returns what each class has."""
+    def _shrunk(
+        self, pool: _Pool, shrunk: dict[Rank, float], classes: list[_Class], wanted: list[float], room: float
+    ) -> Generator[int, None, list[float]]:
+        """Set in `shrunk` which part of its rate each rank has where more is wanted than there is.
+
+        Returns what each class has.
+        """
         least = pool.rate * UNPROMISED_PART
         # Classes that are promised nothing have no more together than one of them, before a promise is broken.
         together = sum(one.promised for one in classes if one.rank == "unpromised")
         if together > least:
-            pool.shrunk["unpromised"] = least / together
-            wanted = _within(classes, wanted, pool.shrunk)
+            shrunk["unpromised"] = least / together
+            wanted = _within(classes, wanted, shrunk)
+            yield (len(classes) + 1) // 2
         # Names below a default are without a bound: together they have what the others leave of their promises.
         below = sum(want for one, want in zip(classes, wanted, strict=True) if one.rank == "default")
         others = sum(wanted) - below
         if others + below > room * (1 + _SUM_PART) and below > least:
             parts = [one.promised if one.rank == "default" else 0.0 for one in classes]
             had = fill(wanted, parts, max(least, room - others))
-            pool.shrunk["default"] = max(
+            shrunk["default"] = max(
                 (part / rate for part, rate in zip(had, parts, strict=True) if rate), default=1.0
             )
-            wanted = _within(classes, wanted, pool.shrunk)
+            yield (len(classes) + 1) // 2
+            wanted = _within(classes, wanted, shrunk)
         if sum(wanted) > room * (1 + _SUM_PART):
-            rates = [one.promised * pool.shrunk[one.rank] for one in classes]
+            rates = [one.promised * shrunk[one.rank] for one in classes]
             wanted = fill(wanted, rates, room)
+            yield (len(classes) + 1) // 2
             largest = max((had / rate for had, rate in zip(wanted, rates, strict=True)), default=1.0)
             largest = max(largest, UNPROMISED_PART)  # where exempt classes use all of it
-            pool.shrunk = {rank: part * largest for rank, part in pool.shrunk.items()}
+            for rank in shrunk:
+                shrunk[rank] *= largest
         return wanted
 
     def _lend(
         self, pool: _Pool, classes: list[_Class], loans: list[float], left: float, leases: Leases
-    ) -> None:
+    ) -> Iterator[int]:
         """Set which part of the capacity each class may borrow; a loan is raised by what no lessee may be using."""
-        used = [leases.used(one.key) * pool.rate for one in classes]
+        used: list[float] = []
+        for index, one in enumerate(classes):
+            if index and not index % _CHUNK:
+                yield _CHUNK
+            used.append(leases.used(one.key) * pool.rate)
         raised = [max(0.0, loan - now) for loan, now in zip(loans, used, strict=True)]
         free, wanted = max(0.0, left - sum(used)), sum(raised)
         scale = min(1.0, free / wanted) if wanted else 0.0
         exceeded = sum(used) > left
-        pool.due = wanted > free + pool.rate * _RAISE_PART or exceeded
-        for one, loan, now, more in zip(classes, loans, used, raised, strict=True):
+        pool.due |= wanted > free + pool.rate * _RAISE_PART or exceeded
+        for index, (one, loan, now, more) in enumerate(zip(classes, loans, used, raised, strict=True)):
+            if index and not index % _CHUNK:
+                yield _CHUNK
             lent = now + more * scale if more else loan
             change = lent - one.loan
             if not exceeded and -_LOWER_PART * pool.rate < change < _RAISE_PART * pool.rate and loan:

@@ -116,7 +116,11 @@ class KeyShares:
 
     def used(self) -> float:
         """Return the largest share that all lessees together may be using."""
-        return sum(self.upper(lessee) for lessee in self.parts)
+        used = 0.0
+        for lessee, part in self.parts.items():
+            share = part.share
+            used += self.upper(lessee) if share is None or part.version else share
+        return used
 
     @property
     def has_demand(self) -> bool:
@@ -405,12 +409,14 @@ class Lessor:
     def demand(self, key: str) -> Wish | None:
         """Return the demand of all lessees together for a key; None if there is none."""
         shares = self._keys.get(key)
-        wishes = (
-            () if shares is None else [part.wish for part in shares.parts.values() if part.wish is not None]
-        )
-        if not wishes:
-            return None
-        return Wish(min(1.0, sum(wish.wanted for wish in wishes)), sum(wish.weight for wish in wishes))
+        found: Wish | None = None
+        for part in () if shares is None else shares.parts.values():
+            wish = part.wish
+            if found is None or wish is None:
+                found = wish or found
+            else:
+                found = Wish(found.wanted + wish.wanted, found.weight + wish.weight)
+        return found if found is None or found.wanted <= 1 else found._replace(wanted=1.0)
 
     def tell(self, factors: Mapping[str, float]) -> None:
         """Tell all lessees these factors with the next grants, in place of those told before."""
@@ -435,10 +441,13 @@ class Lessor:
         loans, rates = self._keys.get(key), self._keys.get(rate_key(key), self._default)
         met = rest = 0.0
         for lessee, part in () if loans is None else loans.parts.items():
-            if part.wish is not None:
-                wanted, own = part.wish.wanted * capacity, rates.upper(lessee) * rate
+            wish, of_rate = part.wish, rates.parts[lessee]
+            if wish is not None:
+                share = of_rate.share
+                upper = rates.upper(lessee) if share is None or of_rate.version else share
+                wanted, own = wish.wanted * capacity, upper * rate
                 met += min(wanted, own)
-                rest += max(0.0, wanted - own) if part.wish.weight else 0.0
+                rest += max(0.0, wanted - own) if wish.weight else 0.0
         return met, rest
 
     def configure(self, terms: LeaseTerms) -> None:

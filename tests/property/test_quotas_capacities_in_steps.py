@@ -1,0 +1,241 @@
+"""A capacity with many classes is divided over several calls: with the result of a division in one, as it was before.
+
+`divided_at_once` is that former division, over plain data.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from random import Random
+
+import pytest
+
+from quotas.definitions.classes import UNPROMISED_PART, Capacity, Terms, promised
+from quotas.definitions.entities import BucketKey
+from quotas.limiters.limiter import ALL_BROKERS
+from quotas.sharing.budgets import budget_key
+from quotas.sharing.capacities import LEND_MS, STEPS_AT_ONCE, Capacities
+from quotas.sharing.lease_values import Wish, loan_key, rate_key
+
+RATE = 80e6
+_RAISE_PART = 0.002
+_LOWER_PART = 0.005
+_SUM_PART = 1e-9
+
+
+@dataclass
+class One:
+    """A class: its terms, its demand as a part of the capacity, how much of that its lessees may use of the rate in
+    bytes/s, and its loan.
+    """
+
+    terms: Terms
+    rank: str
+    wanted: float = 0.0
+    waits: bool = False
+    met: float = 0.0
+    loan: float = 0.0
+
+    @property
+    def demand(self) -> float:
+        return self.wanted * RATE
+
+    @property
+    def promised(self) -> float:
+        return promised(self.terms, Capacity(RATE, cluster=True))
+
+    @property
+    def most(self) -> float:
+        return max(self.terms.ceiling, self.promised)
+
+
+def filled(wanted: Sequence[float], weights: Sequence[float], capacity: float) -> list[float]:
+    weight = sum(weights)
+    each = capacity / weight if weight > 0 else 0.0
+    if each > 0 and all(want >= each * own for want, own in zip(wanted, weights, strict=True)):
+        return [each * own for own in weights]
+    parts = [0.0] * len(wanted)
+    order = sorted(
+        (index for index, weight in enumerate(weights) if weight > 0),
+        key=lambda index: wanted[index] / weights[index],
+    )
+    remaining = list(accumulate(weights[index] for index in reversed(order)))
+    left = capacity
+    for index in order:
+        parts[index] = min(wanted[index], max(0.0, left) * (weights[index] / remaining.pop()))
+        left -= parts[index]
+    return parts
+
+
+def shrunk_rates(
+    classes: list[One], wanted: list[float], room: float, shrunk: dict[str, float]
+) -> list[float]:
+    def within() -> list[float]:
+        return [min(want, one.promised * shrunk[one.rank]) for one, want in zip(classes, wanted, strict=True)]
+
+    least = RATE * UNPROMISED_PART
+    together = sum(one.promised for one in classes if one.rank == "unpromised")
+    if together > least:
+        shrunk["unpromised"] = least / together
+        wanted = within()
+    below = sum(want for one, want in zip(classes, wanted, strict=True) if one.rank == "default")
+    others = sum(wanted) - below
+    if others + below > room * (1 + _SUM_PART) and below > least:
+        parts = [one.promised if one.rank == "default" else 0.0 for one in classes]
+        had = filled(wanted, parts, max(least, room - others))
+        shrunk["default"] = max(
+            (part / rate for part, rate in zip(had, parts, strict=True) if rate), default=1.0
+        )
+        wanted = within()
+    if sum(wanted) > room * (1 + _SUM_PART):
+        rates = [one.promised * shrunk[one.rank] for one in classes]
+        wanted = filled(wanted, rates, room)
+        largest = max((had / rate for had, rate in zip(wanted, rates, strict=True)), default=1.0)
+        for rank in shrunk:
+            shrunk[rank] *= max(largest, UNPROMISED_PART)
+    return wanted
+
+
+def divided_at_once(every: Mapping[str, One], used: Mapping[str, float]) -> dict[str, float]:
+    """Return the parts of keys that differ from the default; sets the loans."""
+    found: dict[str, float] = {}
+    keys = [key for key in every if not every[key].terms.exempt]
+    classes = [every[key] for key in keys]
+    exempt = 0.0
+    for one in every.values():  # `sum` rounds otherwise
+        exempt += one.demand if one.terms.exempt else 0.0
+    room = max(0.0, RATE - exempt)
+    demands = [min(one.demand, one.most) for one in classes]
+    wanted = [min(demand, one.promised) for one, demand in zip(classes, demands, strict=True)]
+    shrunk = {"named": 1.0, "default": 1.0, "unpromised": 1.0}
+    if sum(wanted) > room:
+        wanted = shrunk_rates(classes, wanted, room, shrunk)
+    if shrunk["named"] == 1.0:
+        for index, one in enumerate(classes):
+            wanted[index] = min(wanted[index], one.met)
+    for key, one in zip(keys, classes, strict=True):
+        found[rate_key(key)] = shrunk[one.rank]
+    left = max(0.0, room - sum(wanted))
+    weights = [one.terms.weight for one in classes]
+    loans = filled([demand - rate for demand, rate in zip(demands, wanted, strict=True)], weights, left)
+    rest = max(0.0, left - sum(loans))
+    if rest:
+        more = [
+            one.most - rate - loan if one.waits and loan else 0.0
+            for one, rate, loan in zip(classes, wanted, loans, strict=True)
+        ]
+        loans = [sum(pair) for pair in zip(loans, filled(more, weights, rest), strict=True)]
+    have = [used.get(key, 0.0) * RATE for key in keys]
+    raised = [max(0.0, loan - now) for loan, now in zip(loans, have, strict=True)]
+    free = max(0.0, left - sum(have))
+    scale = min(1.0, free / sum(raised)) if sum(raised) else 0.0
+    exceeded = sum(have) > left
+    for one, loan, now, gain in zip(classes, loans, have, raised, strict=True):
+        lent = now + gain * scale if gain else loan
+        kept = -_LOWER_PART * RATE < lent - one.loan < _RAISE_PART * RATE and loan
+        if exceeded or not kept:
+            one.loan = lent
+    return found | {key: min(1.0, one.loan / RATE) for key, one in every.items() if not one.terms.exempt}
+
+
+class Many:
+    """Many classes of one capacity, whose lessees use all that they are lent after each division."""
+
+    revision = 1
+
+    def __init__(self, draw: Random, count: int, together: float) -> None:
+        self.classes: dict[str, One] = {}
+        self.in_use: dict[str, float] = {}
+        for index in range(count):
+            rank = draw.choice(("named", "named", "default", "unpromised"))
+            rate = 0.0 if rank == "unpromised" else draw.random() * 2 * together * RATE / count
+            name = f"{rank}-{index}"
+            key = loan_key(budget_key(("producer_byte_rate", BucketKey(None, name), ALL_BROKERS)))
+            terms = Terms(
+                rate, max(rate, RATE * draw.random() ** 4), draw.uniform(0.1, 5), draw.random() < 0.01
+            )
+            self.classes[key] = One(terms, rank)
+        self.demand_anew(draw, set(self.classes))
+        self.names = {key: key.rpartition(":")[2] for key in self.classes}
+        self.terms_of = {self.names[key]: one.terms for key, one in self.classes.items()}
+        self.capacities = Capacities(lambda: self)
+
+    def divided_at_once(self) -> dict[str, float]:
+        """Return what the former division gives, with the classes in the same order: sums are rounded by it."""
+        (state,) = self.capacities.states()
+        keys = {name: key for key, name in self.names.items()}
+        order = [keys[one.bucket.client_id or ""] for one in state.classes if one.bucket is not None]
+        return divided_at_once({key: self.classes[key] for key in order}, self.in_use)
+
+    def demand_anew(self, draw: Random, keys: set[str]) -> None:
+        for key in sorted(keys):
+            one = self.classes[key]
+            one.wanted = min(1.0, 3 * draw.random() / len(self.classes))
+            one.waits = draw.random() < 0.5
+            one.met = draw.uniform(0.5, 1) * one.promised
+
+    def capacity(self, key: str) -> Capacity:
+        return Capacity(RATE, cluster=True)
+
+    def terms(self, key: str, bucket: BucketKey) -> Terms:
+        return self.terms_of[bucket.client_id or ""]
+
+    def names_bucket(self, key: str, bucket: BucketKey) -> bool:
+        return not (bucket.client_id or "").startswith("default")
+
+    @property
+    def keys(self) -> list[str]:
+        return []
+
+    def demand(self, key: str) -> Wish | None:
+        one = self.classes[key]
+        return Wish(one.wanted, int(one.waits))
+
+    def used(self, key: str) -> float:
+        return self.in_use.get(key, 0.0)
+
+    def met(self, key: str, rate: float, capacity: float) -> tuple[float, float]:
+        return self.classes[key].met, RATE  # what is beyond the rate is bounded by the demand alone
+
+    def resized(self, key: str) -> None:
+        """Nothing is leased here."""
+
+    def tell(self, factors: Mapping[str, float]) -> None:
+        """All keys have one lessor."""
+
+
+@pytest.mark.parametrize("together", [0.3, 0.9, 3.0])
+@pytest.mark.parametrize("count", [300, 3000])
+def test_a_division_over_several_calls_is_that_of_one(together: float, count: int) -> None:
+    draw = Random(f"{together} {count}")
+    many = Many(draw, count, together)
+    now_ms, calls_max, changed = 0, 0, set(many.classes)
+    for _ in range(4):
+        now_ms += 5 * LEND_MS  # so many classes are divided no more often
+        many.capacities.lend(many, changed, now_ms)
+        due, calls = many.divided_at_once(), 1
+        while {key: many.capacities(key) for key in due} != due:
+            assert calls * STEPS_AT_ONCE < 8 * count + STEPS_AT_ONCE  # some 5 steps for each class
+            many.capacities.lend(many, set(), now_ms)
+            calls += 1
+        assert calls == 1 or count > 1000
+        calls_max = max(calls_max, calls)
+        many.capacities.lend(many, set(), now_ms)  # the next one is not due yet
+        assert {key: many.capacities(key) for key in due} == due
+        many.in_use = {key: many.capacities(key) for key in many.classes}
+        changed = set(draw.sample(sorted(many.classes), count // 10))
+        many.demand_anew(draw, changed)
+    assert (calls_max > 1) == (count > 1000) or together < 1
+
+
+def test_new_terms_begin_a_division_again() -> None:
+    draw = Random(7)
+    many = Many(draw, 3000, 0.9)
+    many.capacities.lend(many, set(many.classes), 5 * LEND_MS)
+    for key, one in many.classes.items():
+        one.terms = many.terms_of[many.names[key]] = one.terms._replace(weight=draw.uniform(0.1, 5))
+    many.revision = 2
+    for call in range(20):
+        many.capacities.lend(many, set(), (10 + call) * LEND_MS)
+    due = many.divided_at_once()
+    assert {key: many.capacities(key) for key in due} == due
