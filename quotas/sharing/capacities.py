@@ -36,10 +36,13 @@ from quotas.limiters.limiter import ALL_BROKERS
 from quotas.sharing.budgets import limiter_key_of
 from quotas.sharing.lease_values import Rank, Wish, factor_key, is_loan, loan_key, quota_key_of, rate_key
 
-# Between two divisions of one capacity; and the parts of it that a loan must change by to be worth a message.
+# Between two divisions of one capacity; and the parts of it that a loan must change by to be worth a message. For a
+# small loan it is a part of itself: many small changes together are a large part of the capacity.
 LEND_MS: Final = 50
 _RAISE_PART: Final = 0.002
 _LOWER_PART: Final = 0.005
+_RAISE_OWN_PART: Final = 0.04
+_LOWER_OWN_PART: Final = 0.1
 # A factor that is told is up to twice this below the real one, but at least a quarter of it, and never above it: a
 # change of it concerns all rates.
 _FACTOR_STEP: Final = 0.003
@@ -52,6 +55,7 @@ STEPS_AT_ONCE: Final = 4000
 _CHUNK: Final = 500  # classes between two places where it may be interrupted
 _STEPS_A_CLASS: Final = 6
 _STEPS_A_POOL: Final = 20
+_STEPS_A_CHANGE: Final = 8  # of a part, which the lessor then divides among its lessees
 _WHOLE: Final[Mapping[Rank, float]] = {"named": 1.0, "default": 1.0, "unpromised": 1.0}
 _SUM_PART: Final = 1e-9  # by which a sum of parts may exceed the whole
 
@@ -254,6 +258,7 @@ class Capacities:
         self._places: dict[str, tuple[str, int]] = {}  # of loan keys
         self._parts: dict[str, float] = {}  # those that differ from the default
         self._divisions: dict[tuple[str, int], Iterator[int]] = {}  # those under way, the first one first
+        self._changes = 0  # of parts, with this call
 
     def begin(self) -> "Capacities":
         """Forget all demands, for a lessor that begins; returns this object."""
@@ -316,8 +321,8 @@ class Capacities:
 
     def _go_on(self) -> None:
         """Go on with the divisions that have begun, the first one first."""
-        steps = 0
-        while self._divisions and steps < STEPS_AT_ONCE:
+        steps = self._changes = 0
+        while self._divisions and steps + self._changes * _STEPS_A_CHANGE < STEPS_AT_ONCE:
             place, division = next(iter(self._divisions.items()))
             made = next(division, None)
             if made is not None:
@@ -426,6 +431,7 @@ class Capacities:
             del self._parts[key]
         else:
             self._parts[key] = part
+        self._changes += 1
         leases.resized(key)
 
     def _divide(self, pool: _Pool, leases: Leases) -> Iterator[int]:
@@ -544,11 +550,17 @@ class Capacities:
             if index and not index % _CHUNK:
                 yield _CHUNK
             lent = now + more * scale if more else loan
-            change = lent - one.loan
-            if not exceeded and -_LOWER_PART * pool.rate < change < _RAISE_PART * pool.rate and loan:
+            if loan and not exceeded and not _matters(one.loan, lent, pool.rate):
                 continue
             one.loan = lent
             self._set(one.key, min(1.0, lent / pool.rate), 0.0, leases)
+
+
+def _matters(before: float, after: float, capacity: float) -> bool:
+    """Whether the change of a loan is worth a message."""
+    if after > before:
+        return after - before >= min(_RAISE_PART * capacity, _RAISE_OWN_PART * after)
+    return before > after and before - after >= min(_LOWER_PART * capacity, _LOWER_OWN_PART * before)
 
 
 def _within(classes: list[_Class], wanted: list[float], shrunk: Mapping[Rank, float]) -> list[float]:

@@ -433,3 +433,27 @@ def test_capacity_of_each_broker_shrinks_the_rates_of_its_own_classes() -> None:
     world.factors = {factor_key(PRODUCE, 2): 0.5}
     world.lend()
     assert [world.capacities(key) for key in world.leases.keys] == [1.0, 0.5]
+
+
+def test_many_classes_are_lent_a_small_part_each() -> None:
+    names = [f"c{index}" for index in range(600)]
+    world = World({name: Terms(1000, RATE) for name in names})
+    world.want(**dict.fromkeys(names, 8))
+    world.lend()  # so many changes are made in two steps
+    # 8 MB/s - 600 x 1 kB/s = 7.4 MB/s are lent, 1 / 600 of that each: 0.15 % of the capacity.
+    assert [world.lent(name) for name in names] == pytest.approx([7.4 / 600] * 600)
+
+
+def test_small_loans_are_lowered_for_another_class() -> None:
+    names = [f"c{index}" for index in range(600)]
+    world = World({name: Terms(1000, RATE) for name in (*names, "late")})
+    world.want(**dict.fromkeys(names, 8))
+    world.lend()
+    world.leases.in_use |= {loan_of(name): world.capacities(loan_of(name)) for name in names}
+    world.want(late=8, **dict.fromkeys(names, 0.005))  # each of the 600 uses 4 kB/s beyond its rate now
+    world.lend()
+    assert [world.lent(name) for name in names] == pytest.approx([0.004] * 600)
+    world.leases.in_use |= {loan_of(name): world.capacities(loan_of(name)) for name in names}
+    world.lend()
+    # 8 MB/s - 601 x 1 kB/s - 600 x 4 kB/s = 4.999 MB/s; those that wait may have a part of what is left.
+    assert world.lent("late") > 1
