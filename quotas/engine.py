@@ -27,7 +27,7 @@ from quotas.definitions.classes import NEWCOMERS, Capacity, Terms, promised
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import BucketKey
 from quotas.definitions.kinds import BY_KEY, CATCH_UP, CLIENT_KEYS, FETCH, MUTATION, PRODUCE, REQUEST, TOPIC
-from quotas.limiters.limiter import Budgets, Lendable, Limiter, LimiterKey
+from quotas.limiters.limiter import Borrowing, Budgets, Lendable, Limiter, LimiterKey
 from quotas.limiters.savings import Savings
 from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
@@ -364,6 +364,12 @@ class Engine:
             else:
                 self._newcomers[throttle] = counted  # the next ones have their turn
 
+    def forget_newcomers(self, limiter: Borrowing, limiter_key: LimiterKey, now_ms: int) -> None:
+        """Remove the limiter of new names, of which none is left, if its burst is full or no capacity is stated."""
+        found = self._limiters.get(limiter_key)
+        if found is not None and (not self.capacity(limiter_key) or limiter.unpaid_bytes(now_ms) <= 0):
+            self._remove_limiter(found)
+
     def release(self, limiter: Limiter, throttle: Throttle) -> None:
         """Detach a throttle from its limiter, which is removed with its last throttle. Called by the `Throttle`."""
         limiter.throttles.discard(throttle)
@@ -372,8 +378,15 @@ class Engine:
         if limiter_key is not None and limiter_key[1] == NEWCOMERS:
             self._newcomers.pop(throttle, None)
             self._admitted.pop(throttle, None)
-            return  # the limiter stays: another one would begin with another burst
-        if not limiter.throttles and limiter_key is not None and self._limiters.get(limiter_key) is limiter:
+            if self.capacity(limiter_key):
+                return  # another one would begin with another burst (`forget_newcomers`)
+        if not limiter.throttles:
+            self._remove_limiter(limiter)
+
+    def _remove_limiter(self, limiter: Limiter) -> None:
+        """Remove a limiter without throttles."""
+        limiter_key = limiter.limiter_key
+        if limiter_key is not None and self._limiters.get(limiter_key) is limiter:
             del self._limiters[limiter_key]
             if isinstance(limiter, ScheduledLimiter):
                 self._advanced.pop(limiter, None)

@@ -58,6 +58,9 @@ class Limiters(Protocol):
     def admit_newcomers(self, now_ms: int) -> None:
         """Give new names that have sent something a limiter of their own."""
 
+    def forget_newcomers(self, limiter: Borrowing, limiter_key: LimiterKey, now_ms: int) -> None:
+        """Remove the limiter of new names, of which none is left, if another one would begin in the same state."""
+
     def capacity(self, limiter_key: LimiterKey) -> float:
         """Return the capacity in bytes/s that a limiter's class shares; 0 if none is stated."""
 
@@ -408,7 +411,12 @@ class Budgets:
                 return
             del self._uses[limiter]
             self._uses[limiter] = use
-            if use.costly(now_ms):
+            assert limiter.limiter_key is not None, "a limiter of a class has a key"
+            if not self._owner.capacity(limiter.limiter_key):
+                self.lend(limiter, limiter.limiter_key, now_ms)  # its clients may never send again
+            if not use.limiter.throttles:
+                self._owner.forget_newcomers(use.limiter, limiter.limiter_key, now_ms)
+            if limiter not in self._uses or use.costly(now_ms):
                 continue
             named = self._named.get(limiter)
             share = self._lessee.share(rate_key(use.key), now_ms)

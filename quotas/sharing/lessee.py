@@ -75,6 +75,9 @@ class Lessee:
         self._number = 0
         self._applied = 0
         self._acknowledged = 0  # the version that was reported as applied
+        self._changed_with = (
+            0  # the version of the last grants that changed a share: only these are waited for
+        )
         self._sent: deque[tuple[int, int]] = deque(maxlen=_SENT_MAX)
         self._opened_cut_off = False  # whether it was cut off when it said what it was using
         self._opening = 0  # the number of the report that opens the session; 0: none was sent
@@ -230,6 +233,8 @@ class Lessee:
             return False
         self._apply(grants, now_ms)
         self.version = grants.version
+        if grants.shares:
+            self._changed_with = grants.version
         self._until_ms = max(self._until_ms, sent_ms + grants.lease_ms)
         self._loans_until_ms = sent_ms + LOAN_MS if now_ms < sent_ms + LOAN_MS else -1
         self._lessees_max = max(grants.lessees_max, self.terms.lessees_max)
@@ -242,7 +247,7 @@ class Lessee:
         before = {key: self.share(key, now_ms) for key in keys}  # without a lease too: processes below use it
         if grants.complete:
             self.session, self._shares, self._loans = grants.session, {}, set()
-            self._applied = self._acknowledged = 0
+            self._applied = self._acknowledged = self._changed_with = 0
         for key, share in grants.shares.items():
             if share is None:
                 self._shares.pop(key, None)
@@ -295,4 +300,5 @@ class Lessee:
         return sent[index][1] if -len(sent) <= index < 0 else None
 
     def _changed(self) -> bool:
-        return self._applied > self._acknowledged or self._wishes != self._reported
+        unsaid = self._acknowledged < self._changed_with <= self._applied
+        return unsaid or self._wishes != self._reported

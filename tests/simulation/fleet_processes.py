@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quotas.definitions.entities import BucketKey
-from quotas.limiters.limiter import LimiterKey
+from quotas.limiters.limiter import Borrowing, LimiterKey
 from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
 from quotas.sharing.budgets import Budgets, budget_key
@@ -345,6 +345,9 @@ class Worker(Process):
         return True
 
     def admit_newcomers(self, now_ms: int) -> None:
+        """There are none."""
+
+    def forget_newcomers(self, limiter: Borrowing, limiter_key: LimiterKey, now_ms: int) -> None:
         """There are none."""
 
     def capacity(self, limiter_key: LimiterKey) -> float:

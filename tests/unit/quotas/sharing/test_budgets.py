@@ -148,9 +148,11 @@ def test_process_is_busy_from_the_first_connection_that_waits_and_says_so() -> N
     process = Process()
     begun: list[int] = []
     process.budgets.begins = lambda: begun.append(1)
-    process.grant({}, 1000)  # the grants before are acknowledged with this report, and these are not
+    process.grant({}, 1000)  # the grants before are acknowledged with this report; these change nothing
+    assert not process.budgets.busy
+    process.grant({"another": 0.5}, 2000)
     states = [process.budgets.busy]
-    assert process.budgets.report(2000) is not None
+    assert process.budgets.report(3000) is not None
     states.append(process.budgets.busy)
     process.crowd(2)
     states.append(process.budgets.busy)

@@ -5,7 +5,7 @@ import pytest
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity
 from quotas.definitions.kinds import CATCH_UP_BYTE_RATE, CEILINGS, EXEMPT, PRODUCE
-from quotas.engine import CLIENT_ID_CHARACTERS_MAX, NEWCOMERS_AT_ONCE, Engine
+from quotas.engine import CLIENT_ID_CHARACTERS_MAX, EXPIRE_MS, NEWCOMERS_AT_ONCE, Engine
 from quotas.limiters.limiter import ADMITTED, Flow
 from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions, Policy
@@ -343,6 +343,75 @@ def test_names_that_fall_silent_keep_no_other_from_its_own_rate() -> None:
     process.client = process.engine.client("", "late", 1).produce
     process.flow = process.client.flow()
     assert process.rate() == pytest.approx(1, rel=0.05)
+
+
+def once(process: "Process", names: int) -> None:
+    """Each of some new names sends 20 kB, and its connection ends."""
+    for number in range(names):
+        client = process.engine.client("", f"once-{number}", 1).produce
+        flow = client.flow()
+        client.produce(flow, 20_000, process.now_ms)
+        client.leave(flow, process.now_ms)
+
+
+def rest(process: "Process", seconds: int) -> None:
+    """Let time pass without requests; clients expire where they have."""
+    process.engine.expire(process.now_ms)
+    for _ in range(20 * seconds):
+        process.now_ms += 50
+        process.step()
+
+
+def test_nothing_is_kept_of_new_names_after_their_capacity_is_removed() -> None:
+    process = Process(below_a_default(**{PRODUCE.key: 1.0 * MB}))
+    process.begin()
+    empty = process.engine.client_bytes
+    once(process, 100)
+    process.step()
+    process.update(Definitions({}))
+    rest(process, 1)  # now they are known to be idle
+    process.now_ms += EXPIRE_MS
+    rest(process, 1)
+    assert not process.budgets.busy
+    assert process.engine.client_bytes == empty
+
+
+def test_a_process_is_idle_when_the_last_new_name_has_expired_and_is_paid_for() -> None:
+    process = Process(below_a_default(**{PRODUCE.key: 1.0 * MB}))
+    process.begin()
+    empty = process.engine.client_bytes
+    once(process, 100)
+    rest(process, 1)
+    process.now_ms += EXPIRE_MS
+    rest(process, 1)
+    assert not process.budgets.busy
+    assert process.engine.client_bytes == empty
+
+
+def test_a_class_that_sends_no_more_shares_nothing_after_its_capacity_is_removed() -> None:
+    process = Process(stated())
+    process.begin()
+    process.rate(1)
+    process.update(Definitions({Entity(client_id="a"): {PRODUCE.key: 2 * MB}}))
+    rest(process, 11)  # a demand is kept for ten seconds after the last one that waited
+    assert not process.budgets.busy
+
+
+def test_the_burst_of_new_names_is_not_had_again_by_the_next_ones() -> None:
+    process = Process(below_a_default(**{PRODUCE.key: 1.0 * MB}))
+    process.begin()
+    process.rate()
+    process.client.detach()
+    passed = 0
+    for number in range(1000):  # each is gone before the next one comes
+        client = process.engine.client("", f"next-{number}", 1).produce
+        flow = client.flow()
+        passed += not client.produce(flow, 20_000, process.now_ms).hold_until_ms
+        client.leave(flow, process.now_ms)
+        client.detach()
+        process.step()
+    # 8 s of 3 % of 8 MB/s, in requests of 20 kB, and the last one.
+    assert passed <= 8 * 0.03 * 8 * MB / 20_000 + 1
 
 
 def test_a_new_name_has_its_rate_soon_also_after_thousands_that_sent_once() -> None:
