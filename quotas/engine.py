@@ -343,6 +343,15 @@ class Engine:
         newcomers.uncounted += part
         self._advanced[limiter] = newcomers, part, counted
 
+    def return_missing(self, limiter: Limiter, before: Limiter, size: int, counted: int, now_ms: int) -> None:
+        """Take `size` bytes of a request that did not arrive off what a limiter pays for new names."""
+        if not isinstance(limiter, ScheduledLimiter):
+            return
+        advanced = self._advanced.get(limiter)
+        if advanced is not None and advanced[0] is before:
+            limiter.pay(size, now_ms)
+            self._advanced[limiter] = advanced[0], max(0, advanced[1] - size), advanced[2] - size + counted
+
     def admit_newcomers(self, now_ms: int) -> None:
         """Give new names that have sent something a limiter of their own, from their next use on.
 

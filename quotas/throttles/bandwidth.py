@@ -27,6 +27,13 @@ class Source(ThrottleSource, Protocol):
     def attach(self, throttle: "Throttle", now_ms: int) -> tuple[float | None, Limiter | None]:
         """Return the client's limit in bytes/s, and the limiter of all clients that share it; both None: unlimited."""
 
+    def return_missing(self, limiter: Limiter, before: Limiter, size: int, counted: int, now_ms: int) -> None:
+        """Take `size` bytes that did not arrive off what a limiter pays for another one, which had admitted them.
+
+        Args:
+            counted: how many of them the limiter's throttles still count.
+        """
+
     def release(self, limiter: Limiter, throttle: "Throttle") -> None:
         """Detach a throttle from its limiter."""
 
@@ -55,8 +62,11 @@ class Throttle(ClientThrottle):
         The charge for the missing bytes of an incomplete request is given back.
         """
         self.flows -= 1
-        self.total -= max(flow.announced, 0) + flow.lost
+        missing = max(flow.announced, 0) + flow.lost
+        self.total -= missing
         if flow.limiter is not None:
+            if missing and self._limiter is not None and flow.limiter is not self._limiter:
+                self._source.return_missing(self._limiter, flow.limiter, missing, 0, now_ms)
             flow.limiter.leave(flow, now_ms)
             flow.limiter = None
 
@@ -116,6 +126,9 @@ class Throttle(ClientThrottle):
     def produce_rest(self, flow: Flow, now_ms: int) -> Decision:
         """Charge the late bytes (`Flow.lost`) again; returns the same decisions as `produce`."""
         missing = flow.missing = flow.lost
+        self.refresh(now_ms)
+        if flow.limiter is not None and self._limiter is not None and flow.limiter is not self._limiter:
+            self._source.return_missing(self._limiter, flow.limiter, missing, missing, now_ms)
         decision = self.produce(flow, missing, now_ms)
         if not decision.hold_until_ms and not decision.refused:
             self.total -= missing  # it was counted when its header was seen

@@ -345,6 +345,37 @@ def test_names_that_fall_silent_keep_no_other_from_its_own_rate() -> None:
     assert process.rate() == pytest.approx(1, rel=0.05)
 
 
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another connection"])
+@pytest.mark.parametrize("comes", [False, True], ids=["ends", "comes late"])
+def test_the_half_of_a_first_request_that_is_late_is_charged_once(beside: bool, comes: bool) -> None:
+    process = Process(below_a_default(**{PRODUCE.key: 0.1 * MB}))
+    process.begin()
+    first = process.engine.client("", "new", 1).produce
+    flow, other = first.flow(), first.flow()
+    flow.missing = 300_000
+    assert not first.produce(flow, 300_000, process.now_ms).hold_until_ms
+    first.announce(flow, 300_000, process.now_ms)
+    flow.announced -= 150_000  # a half has come
+    process.now_ms += 60
+    process.step()  # from now on it has a limiter of its own, at its next use
+    sent = 150_000
+    if beside:
+        first.produce(other, 1, process.now_ms)
+        sent += 0 if first.total == 300_000 else 1
+    if comes:
+        process.now_ms += 240
+        first.bytes_arrived(flow, process.now_ms)
+        assert flow.lost == 150_000
+        first.produce_rest(flow, process.now_ms)
+        sent += 0 if flow.lost else 150_000
+    begin_ms = process.now_ms
+    first.leave(flow, begin_ms)
+    first.produce(other, 1, begin_ms)
+    # It pays for what it has sent at 100 kB/s, and nothing else: beside a burst of 40 kB.
+    assert first.debt_bytes(begin_ms) <= sent
+    assert first.debt_bytes(begin_ms) >= sent - 40_000
+
+
 def once(process: "Process", names: int) -> None:
     """Each of some new names sends 20 kB, and its connection ends."""
     for number in range(names):
