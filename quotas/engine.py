@@ -85,6 +85,8 @@ class Engine:
         # What limiters have to pay for: how many bytes, which limiter of new names has paid them first, and what the
         # limiter itself had counted with them.
         self._advanced: dict[ScheduledLimiter, tuple[ScheduledLimiter, int, int]] = {}
+        # When saved bytes that have passed are paid for at the rate of the capacity, by quota key and broker.
+        self._spent_ms: dict[tuple[str, int], float] = {}
         self._names_bytes = 0  # of users and client ids
         self._now_ms = 0  # when clients were last looked at
         self.mutations = MutationQuotas(self)
@@ -314,6 +316,18 @@ class Engine:
             return False
         self._pay_first(newcomers, limiter, part, int(limiter.used()) + size, now_ms)
         return True
+
+    def spend(self, limiter: Lendable, part: int, now_ms: int) -> float:
+        """Let what a limiter has saved pass, at the rate of the capacity; returns in how many ms it may, or 0."""
+        assert limiter.limiter_key is not None, "a limiter of a class has a key"
+        key, _, broker = limiter.limiter_key
+        capacity = self.definitions.capacity(key)
+        wait_ms = self._spent_ms.get((key, broker), 0.0) - now_ms
+        if capacity is None or wait_ms > 0:
+            return 0.0 if capacity is None else wait_ms
+        if part:
+            self._spent_ms[key, broker] = now_ms + part * 1000 / capacity.rate
+        return 0.0
 
     def charge(self, limiter: Lendable, part: int, now_ms: int) -> None:
         """Let new names pay first for bytes that a limiter has counted and not paid for."""

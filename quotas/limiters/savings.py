@@ -11,6 +11,9 @@ What is saved is for the first request in the queue; time alone pays for one tha
 others know only that it was announced keeps no place from them (`announced`). A part of what they send is then saved
 for it: otherwise it would never pass beside a connection that always sends.
 
+Many names may save for as long as their requests are held. All of them together spend it at the rate of the capacity,
+one after the other, and not at one moment.
+
 A class so gets what it was promised, and gets it before a large request passes, not after it. What is saved is lost
 when the request has not come back for a while. It counts as used: a class that saves does not lend its rate.
 """
@@ -34,6 +37,12 @@ class Advances(Protocol):
         """Pay `part` of a request of `size` bytes that a limiter is to pass; have it back when the limiter has paid.
 
         Returns False if there is no room; then nothing was paid.
+        """
+
+    def spend(self, limiter: Lendable, part: int, now_ms: int) -> float:
+        """Let `part` bytes pass that a limiter has saved, and return 0; or return in how many ms they may.
+
+        All such limiters together use what they have saved at the rate of the capacity. With 0 bytes it is only asked.
         """
 
     def charge(self, limiter: Lendable, part: int, now_ms: int) -> None:

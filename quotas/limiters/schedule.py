@@ -199,11 +199,15 @@ class ScheduledLimiter(VirtualSchedule):
         savings.add(self._paid_ms, self._rate, now_ms)
         saved = min(lacking, int(savings.bytes))
         lacking -= saved
-        if lacking and (
-            savings.advances is None or not savings.advances.advance(self, lacking, size, now_ms)
-        ):
+        advances = savings.advances
+        if saved and advances is not None and advances.spend(self, 0, now_ms):
+            savings.wait(size, now_ms + POLL_MS_MAX, now_ms, doubtful=doubtful)
+            return max(lacking, ceil(POLL_MS_MIN * self._rate))
+        if lacking and (advances is None or not advances.advance(self, lacking, size, now_ms)):
             savings.wait(size, now_ms + POLL_MS_MAX, now_ms, doubtful=doubtful)
             return lacking
+        if saved and advances is not None:
+            advances.spend(self, saved, now_ms)
         flow.saved = saved
         savings.spend(saved)
         return 0

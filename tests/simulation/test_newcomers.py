@@ -1,5 +1,7 @@
 """New names below a default before a capacity that others use up: honest ones begin soon, invented ones gain little."""
 
+from functools import partial
+
 import pytest
 
 from quotas.definitions.classes import NEWCOMERS_BURST_SECONDS, SHARED_BURST_SECONDS, UNPROMISED_PART, Terms
@@ -11,6 +13,7 @@ RATE = 8 * MB
 BEGIN_MS = 20_000
 SIZE = 50_000
 SECONDS = 20
+SAVED = 100_000
 
 
 def world_of(default: float, *, members: int = 1, workers: int = 1, promised: int = 4 * MB) -> CapacityWorld:
@@ -138,3 +141,42 @@ def test_a_large_request_that_does_not_come_keeps_no_new_name_waiting(closes: bo
     clock.at(BEGIN_MS, announce)
     clock.run(BEGIN_MS + 12_000)
     assert begun(world, BEGIN_MS + 12_000) == 11
+
+
+def test_names_that_save_together_do_not_spend_it_at_one_moment() -> None:
+    """300 names hold a large request for ten seconds each, close, and send what is saved, all in the same moment."""
+    world = world_of(0.1 * MB)
+    clock, engine = world.world, world.workers[0].engine
+    names = [f"hoard-{number}" for number in range(300)]
+    for name in names:
+        world.add(name, size=100, start_ms=BEGIN_MS - 10_000, stop_ms=BEGIN_MS - 9999)
+    passed_at: list[int] = []
+
+    def hold(name: str) -> None:
+        throttle = engine.client("", name, 1).produce
+        flow = throttle.flow()
+        flow.trusted = flow.missing = 16 * MB
+        until_ms = BEGIN_MS + 10_000
+
+        def ask() -> None:
+            if clock.now_ms >= until_ms:
+                throttle.leave(flow, clock.now_ms)
+                spend(name)
+            elif due_ms := throttle.produce(flow, 16 * MB, clock.now_ms).hold_until_ms:
+                clock.at(min(max(due_ms, clock.now_ms + 50), until_ms), ask)
+
+        ask()
+
+    def spend(name: str) -> None:
+        throttle = engine.client("", name, 1).produce
+        flow = throttle.flow()
+        flow.trusted = 16 * MB
+        if not throttle.produce(flow, SAVED, clock.now_ms).hold_until_ms:
+            passed_at.append(SAVED)
+        throttle.leave(flow, clock.now_ms)
+
+    for name in names:
+        clock.at(BEGIN_MS, partial(hold, name))
+    clock.run(BEGIN_MS + 11_000)
+    # They share the 4 MB/s that the promise leaves: each saves 13 kB/s, all of them 5 s of the capacity.
+    assert 0 < sum(passed_at) <= 0.1 * RATE

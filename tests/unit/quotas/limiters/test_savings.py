@@ -19,6 +19,10 @@ class NewNames:
         self.room = room
         self.paid: list[int] = []
 
+    def spend(self, limiter: Lendable, part: int, now_ms: int) -> float:
+        """No other has saved anything."""
+        return 0.0
+
     def advance(self, limiter: Lendable, part: int, size: int, now_ms: int) -> bool:
         if len(self.paid) == self.room:
             return False
