@@ -287,8 +287,10 @@ class Capacities:
         if found is None or found[1].exempt:
             return 1.0
         capacity, terms = found
-        rank = rank_of(quota_key, bucket, terms, quotas)
-        return self._used.get(factor_key(capacity_key(quota_key), _broker(capacity, broker), rank), 1.0)
+        place = capacity_key(quota_key), _broker(capacity, broker)
+        # Others shrink at least as much as those with an entry; a member that does not tell their factor has told none.
+        named = self._used.get(factor_key(*place), 1.0)
+        return self._used.get(factor_key(*place, rank_of(quota_key, bucket, terms, quotas)), named)
 
     def lend(self, leases: Leases, changed: set[str], now_ms: int) -> None:
         """Divide the capacities again whose demands have changed.

@@ -365,6 +365,7 @@ def test_a_capacity_of_the_cluster_becomes_one_of_each_broker() -> None:
 
 
 SHRINK = factor_key(PRODUCE, ALL_BROKERS)
+SHRINK_BELOW = factor_key(PRODUCE, ALL_BROKERS, "default")
 SHRINK_BARE = factor_key(PRODUCE, ALL_BROKERS, "unpromised")
 
 
@@ -425,6 +426,27 @@ def test_lessor_of_rates_uses_the_factors_that_it_was_told() -> None:
     world.factors = {}
     world.lend()
     assert world.capacities(rate_of("a")) == 1.0
+
+
+def test_names_below_a_default_shrink_with_the_others_where_an_older_member_tells_no_factor_of_theirs() -> (
+    None
+):
+    world = World({"a": Terms(4e6, RATE), "new": Terms(4e6, RATE)}, factors={})
+    world.leases.keys = [*map(rate_of, ("a", "new"))]
+    world.factors = {SHRINK: 0.5}  # once one factor was that of all promised rates
+    world.lend()
+    assert [world.capacities(key) for key in world.leases.keys] == [0.5, 0.5]
+    world.factors = {SHRINK: 0.5, SHRINK_BELOW: 0.1}
+    world.lend()
+    assert [world.capacities(key) for key in world.leases.keys] == [0.5, 0.1]
+
+
+def test_factor_of_an_unknown_rank_as_a_newer_member_tells_it_changes_nothing() -> None:
+    world = World({"a": Terms(4e6, RATE), "new": Terms(4e6, RATE)}, factors={})
+    world.leases.keys = [*map(rate_of, ("a", "new"))]
+    world.factors = {f"{SHRINK} later": 0.1, SHRINK_BELOW: 0.5}
+    world.lend()
+    assert [world.capacities(key) for key in world.leases.keys] == [1.0, 0.5]
 
 
 def test_capacity_of_each_broker_shrinks_the_rates_of_its_own_classes() -> None:
