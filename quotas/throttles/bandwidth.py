@@ -334,9 +334,12 @@ class Throttle(ClientThrottle):
     def _observe(self, limiter: Limiter, flow: Flow, size: int, now_ms: int, consumes: bool) -> Decision:
         """Charge bytes, and count the throttle that would have applied with enforcement; returns ADMITTED."""
         self.total += size
+        source = self._source
+        if source.budgets is not None and source.lease_until_ms is None:
+            return ADMITTED  # what it may use is not known yet, or not any more
         waits_ms = predict(limiter, flow, self, size, now_ms, consumes)
-        if waits_ms > 0 and self._source.budgets is not None:
-            self._source.budgets.would_wait(limiter, flow, waits_ms, now_ms)
+        if waits_ms > 0 and source.budgets is not None:
+            source.budgets.would_wait(limiter, flow, waits_ms, now_ms)
         return ADMITTED
 
 

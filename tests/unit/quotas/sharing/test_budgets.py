@@ -55,6 +55,29 @@ def test_keys_are_the_same_in_every_process_and_bounded() -> None:
     assert all(len(key) < 100 for key in long)
 
 
+def test_no_wait_is_predicted_before_the_first_lease() -> None:
+    options = EngineOptions(policy="schedule", scope="cluster", mode="observe")
+    engine = Engine(options, Definitions(static=StaticQuotas(producer_default=LIMIT)))
+    lessee = Lessee(TERMS, LesseeId("w", 1), 0)
+    budgets = Budgets(engine, lessee, 0)
+    engine.share(budgets)
+    throttle = engine.client("", "a", 1).produce
+    flow = throttle.flow()
+    for now_ms in range(
+        0, 5000, 100
+    ):  # 0.2 MB/s, of a share of 0.25 MB/s later; the least share is 312 bytes/s
+        throttle.produce(flow, 20_000, now_ms)
+    assert (throttle.total, throttle.would_throttled_total) == (1_000_000, 0)
+    report = lessee.report(5000)
+    assert budgets.take(Grants(1, 1, 1, report.number, 15_000, {DEFAULT_KEY: 0.25}, True, 4), 5000)
+    for now_ms in range(5000, 7000, 100):
+        throttle.produce(flow, 20_000, now_ms)
+    assert throttle.would_throttled_total <= 5  # it begins without a burst; what came before makes none wait
+    for now_ms in range(7000, 9000, 100):
+        throttle.produce(flow, 60_000, now_ms)  # 0.6 MB/s
+    assert throttle.would_throttled_total > 0
+
+
 def test_a_process_uses_its_share_of_a_quota() -> None:
     process = Process()
     throttle, flow = process.throttle, process.throttle.flow()
