@@ -11,6 +11,8 @@ Both kinds grant the bytes that a Fetch may ask for, and count the bytes that it
   reserved bytes and those of the last second reach one second's quota, nothing more is granted; so no second exceeds it
   by more than one batch. A token bucket, a quarter of a second deep, spreads the grants over that second and holds
   debts. A batch larger than the bucket is granted when nothing else is under way, and paid for before the next one.
+  When a loan ends, what it brought in the last second still counts, so nothing more is granted for most of a second,
+  except for the floor: what of the limit is not lent.
 
 Partitions and brokers are in `replication_quotas`; time is an argument.
 """
@@ -58,6 +60,10 @@ class WindowRate:
         self.held_ms = NEVER_MS  # when a grant was last smaller than asked for
         self._sample_ms = sample_ms
         self._rate = SampledRate(samples, sample_ms)
+
+    def allow(self, limit: float | None, floor: float) -> None:  # noqa: ARG002 - the pace needs it
+        """Set the limit; nothing is lent to a rate by windows."""
+        self.limit = limit
 
     def per_second(self, now_ms: int) -> float:
         """Return the observed rate in bytes/s, over the time since the oldest window began (Kafka's `SimpleRate`)."""
@@ -124,6 +130,9 @@ class PacedRate:
     )  # (when, bytes), last second
     _in_second: int = field(default=0, init=False)
     _last_size: int = field(default=0, init=False)
+    _floor: float = field(default=0.0, init=False)
+    # Bytes of the floor that may be granted, since more than the limit came in the last second; negative for a debt.
+    _floor_tokens: float = field(default=0.0, init=False)
     _reserved: int = field(default=0, init=False)
     _tokens: float = field(init=False)
     _filled_ms: int = field(init=False)
@@ -131,6 +140,11 @@ class PacedRate:
     def __post_init__(self, now_ms: int) -> None:
         self._tokens = (self.limit or 0) * _BURST_SECONDS
         self._filled_ms = now_ms
+
+    def allow(self, limit: float | None, floor: float) -> None:
+        """Set the limit, and what is not lent of it, in bytes/s; a floor of 0 for a limit of which nothing is lent."""
+        self.limit = limit
+        self._floor = floor
 
     def per_second(self, now_ms: int) -> float:
         """Return the observed rate in bytes/s over the last eleven seconds, for metrics."""
@@ -142,7 +156,7 @@ class PacedRate:
         if self.limit is None:
             return None
         self._refill(now_ms, self.limit)
-        return max(0, math.floor(min(self.limit - self._in_second - self._reserved, self._tokens)))
+        return max(0, math.floor(min(self._free(self.limit), self._tokens)))
 
     def grant(self, least: int, most: int, now_ms: int) -> int:
         """Return the bytes of one partition that a Fetch may ask for: 0 to leave it out, or `least` to `most`.
@@ -155,7 +169,7 @@ class PacedRate:
         if limit is None:
             return most
         self._refill(now_ms, limit)
-        free = limit - self._in_second - self._reserved
+        free = self._free(limit)
         if free <= 0:
             return 0
         # The last batch of a second may exceed it; otherwise the rest of every second would be lost.
@@ -172,6 +186,8 @@ class PacedRate:
         """Reserve `size` bytes that were granted and are about to be asked for."""
         self._reserved += size
         self._tokens -= size
+        if self._floor_tokens:
+            self._floor_tokens -= size
 
     def settle(self, reserved: int, size: int, now_ms: int) -> None:
         """Count `size` bytes that have arrived, and end the reservation of `reserved` bytes.
@@ -191,6 +207,10 @@ class PacedRate:
             if self.limit is not None:
                 self._refill(now_ms, self.limit)
             self._count(size, now_ms)
+
+    def _free(self, limit: float) -> float:
+        """Return what the last second leaves of the limit, or of the floor if it is more."""
+        return max(limit - self._in_second - self._reserved, self._floor_tokens)
 
     def _count(self, size: int, now_ms: int) -> None:
         """Count arrived bytes, after the bucket was refilled."""
@@ -227,6 +247,9 @@ class PacedRate:
                 break
             over -= size
             second_ms = when_ms + _SECOND_MS - now_ms
+        if self._floor and second_ms:
+            floor_ms = math.ceil((min(worth, burst) - self._floor_tokens) / self._floor * 1000)
+            second_ms = min(second_ms, max(1, floor_ms))
         return max(0, min(max(tokens_ms, second_ms), READY_MS_MAX))
 
     def _refill(self, now_ms: int, limit: float) -> None:
@@ -235,8 +258,12 @@ class PacedRate:
             self._in_second -= delivered.popleft()[1]
         self._forgive(limit)
         if now_ms > self._filled_ms:
-            gained = self._tokens + limit * (now_ms - self._filled_ms) / 1000
-            self._tokens = min(limit * _BURST_SECONDS, gained)
+            seconds = (now_ms - self._filled_ms) / 1000
+            self._tokens = min(limit * _BURST_SECONDS, self._tokens + limit * seconds)
+            # One batch may exceed any second.
+            exceeded = self._floor and self._in_second > limit + self._last_size
+            gained = self._floor_tokens + self._floor * seconds
+            self._floor_tokens = min(limit * _BURST_SECONDS, gained) if exceeded else 0.0
             self._filled_ms = now_ms
 
     def _forgive(self, limit: float) -> None:

@@ -326,8 +326,12 @@ class Shares(Protocol):
     A follower fetches from several leaders, which may be behind several processes of Sluice; these share its quota.
     """
 
-    def limit(self, side: Side, broker: int, quota: float, now_ms: int) -> float:
-        """Return the bytes/s that this process may use now, where `quota` is the whole rate."""
+    def limit(self, side: Side, broker: int, quota: float, now_ms: int) -> tuple[float, float]:
+        """Return the bytes/s that this process may use now, and what of them is not lent; 0 if nothing can be lent.
+
+        Args:
+            quota: the whole rate.
+        """
 
     def changes_ms(self, now_ms: int) -> int:
         """Return the time, in ms, until which the present limits are valid if no new ones arrive."""
@@ -460,9 +464,9 @@ class ReplicationQuotas:
             return False
         differs = False
         for side, broker, rate in self.rates():
-            limit = self._limit(side, broker, now_ms)
+            limit, floor = self._allowed(side, broker, now_ms)
             differs = differs or limit != rate.limit
-            rate.limit = limit
+            rate.allow(limit, floor)
         self._shared_until_ms = shares.changes_ms(now_ms)
         return differs
 
@@ -494,14 +498,14 @@ class ReplicationQuotas:
         found = self._leaders.get(broker)
         if found is not None:
             return found
-        return self._create_rate(self._leaders, broker, self._limit("leader", broker, now_ms), now_ms)
+        return self._create_rate(self._leaders, "leader", broker, now_ms)
 
     def follower(self, broker: int, now_ms: int) -> Rate:
         """Return the rate of the bytes that a broker receives as a follower; it is created at the first call."""
         found = self._followers.get(broker)
         if found is not None:
             return found
-        return self._create_rate(self._followers, broker, self._limit("follower", broker, now_ms), now_ms)
+        return self._create_rate(self._followers, "follower", broker, now_ms)
 
     def rates(self) -> Iterable[tuple[Side, int, Rate]]:
         """Return side, broker and rate of every rate that was used so far."""
@@ -544,19 +548,22 @@ class ReplicationQuotas:
         if self.shares is not None and now_ms >= self._shared_until_ms:
             self.share(now_ms)
 
-    def _limit(self, side: Side, broker: int, now_ms: int) -> float | None:
+    def _allowed(self, side: Side, broker: int, now_ms: int) -> tuple[float | None, float]:
+        """Return what this process may use of a rate: its limit, and the floor."""
         quota = self.quota(side, broker)
-        return (
-            quota if quota is None or self.shares is None else self.shares.limit(side, broker, quota, now_ms)
-        )
+        if quota is None or self.shares is None:
+            return quota, 0.0
+        return self.shares.limit(side, broker, quota, now_ms)
 
-    def _create_rate(self, rates: dict[int, Rate], broker: int, limit: float | None, now_ms: int) -> Rate:
+    def _create_rate(self, rates: dict[int, Rate], side: Side, broker: int, now_ms: int) -> Rate:
         options = self.options
+        limit, floor = self._allowed(side, broker, now_ms)
         found: Rate
         if options.policy == "schedule":
             found = PacedRate(limit, now_ms)
         else:
             found = WindowRate(limit, options.window_samples, options.window_seconds * 1000)
+        found.allow(limit, floor)
         if len(rates) < BROKERS_MAX:
             rates[broker] = found
         return found

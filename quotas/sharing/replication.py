@@ -109,12 +109,12 @@ class Demands:
             return most
         return min(most, (peak if held else lately) * headroom)
 
-    def passes(self, place: tuple[str, int], total: int, now_ms: int) -> float:
-        """Return the bytes/s that passed in the last two seconds; `total`: the bytes so far."""
+    def passes(self, place: tuple[str, int], total: int, now_ms: int) -> tuple[float, float]:
+        """Return the bytes/s that passed in the last two seconds, and in the last one; `total`: the bytes so far."""
         seen = self._seen.get(place)
         if seen is None:
             seen = self._seen[place] = _Seen(now_ms, total)
-        return seen.per_second(total, now_ms)[0]
+        return seen.per_second(total, now_ms)
 
 
 BROKERS_MAX: Final = 256  # with demands at a time; others have the default share, and borrow nothing
@@ -172,15 +172,17 @@ class ReplicationShares:
         """Whether shares may change soon: there are demands, or other processes have some for the same rates."""
         return bool(self._wanted) or not self._alone
 
-    def limit(self, side: Side, broker: int, quota: float, now_ms: int) -> float:
-        """Return the bytes/s of a broker's whole rate `quota` that this process may use, with what it borrows."""
+    def limit(self, side: Side, broker: int, quota: float, now_ms: int) -> tuple[float, float]:
+        """Return the bytes/s of a broker's whole rate `quota` that this process may use, with what it borrows, and
+        without; the latter is 0 where it can borrow nothing.
+        """
         quota_key = _RATE[side]
         key = replication_key(quota_key, broker)
         found = self._class_of(quota_key)
         if found is None:
-            return quota if side in self._whole else quota * self._lessee.share(key, now_ms)
-        lent = found[0].rate * self._lessee.share(loan_key(key), now_ms)
-        return quota * self._lessee.share(key, now_ms) + lent
+            return quota if side in self._whole else quota * self._lessee.share(key, now_ms), 0.0
+        own = quota * self._lessee.share(key, now_ms)
+        return own + found[0].rate * self._lessee.share(loan_key(key), now_ms), own
 
     def changes_ms(self, now_ms: int) -> int:
         """Return the next time, in ms, at which a limit changes without a grant: the end of the lease, or of loans."""
@@ -221,7 +223,8 @@ class ReplicationShares:
             return wanted, {key: _of_rate(wanted / quota)} if wanted else {}
         capacity, terms = found
         # A peer that asks for records and is sent none, as one that is no broker, borrows nothing.
-        most = max(quota, terms.ceiling) if self._demands.passes(place, rate.total, now_ms) else quota
+        passed, _ = self._demands.passes(place, rate.total, now_ms)
+        most = max(quota, terms.ceiling) if passed else quota
         wanted = self._demands.wanted(place, most, rate, now_ms, _LOAN_HEADROOM)
         if not wanted:
             return 0.0, {}
@@ -234,7 +237,8 @@ class ReplicationShares:
         place = self._class_of(quota_key)
         if place is None:
             return 0.0, {}
-        passes = self._demands.passes((quota_key, broker), total, now_ms)
+        # Of one second: what is lent to the throttled ones falls no later than these replicas receive more.
+        _, passes = self._demands.passes((quota_key, broker), total, now_ms)
         key = loan_key(replication_key(quota_key, broker))
         return passes, {key: self._of_loan(key, passes / place[0].rate)} if passes else {}
 

@@ -104,17 +104,13 @@ def test_pace_forgets_a_debt_of_a_higher_limit() -> None:
     assert rate.ready_in_ms(20_000, 1) == 10_020  # 10 s of the new one; 2000 s without that
 
 
-@pytest.mark.parametrize("limit", [100_000, MB, 4 * MB, 50 * MB])
-@pytest.mark.parametrize("batch", [1000, 16_384, 200_000, 1_048_576])
-@pytest.mark.parametrize("latency_ms", [1, 20])
-def test_no_second_of_the_pace_exceeds_the_quota_and_one_batch(
-    limit: int, batch: int, latency_ms: int
-) -> None:
-    """A leader that always has data: at least one batch, else whole batches within the grant."""
-    rate = PacedRate(limit, 0)
+def fetch(
+    rate: PacedRate, since_ms: int, until_ms: int, batch: int, latency_ms: int
+) -> list[tuple[int, int]]:
+    """Fetch from a leader that always has data: at least one batch, else whole batches within the grant."""
     came: list[tuple[int, int]] = []
-    now_ms, most = 0, 8 * 1_048_576
-    while now_ms < 20_000:
+    now_ms, most = since_ms, 8 * 1_048_576
+    while now_ms < until_ms:
         granted = rate.grant(min(batch, most), most, now_ms)
         if not granted:
             now_ms += max(1, rate.ready_in_ms(batch, now_ms))
@@ -124,6 +120,47 @@ def test_no_second_of_the_pace_exceeds_the_quota_and_one_batch(
         size = max(1, granted // batch) * batch
         rate.settle(granted, size, now_ms)
         came.append((now_ms, size))
+    return came
+
+
+def in_second(came: list[tuple[int, int]], at_ms: int) -> int:
+    return sum(size for when_ms, size in came if at_ms <= when_ms < at_ms + 1000)
+
+
+def test_pace_grants_nothing_beyond_a_limit_that_has_fallen_until_a_second_is_within_it() -> None:
+    """Of 4 MB/s 4 MB came in the last second; 3 MB of them must be a second old."""
+    rate = PacedRate(4 * MB, 0)
+    fetch(rate, 0, 3000, 20_000, 5)
+    rate.allow(MB, 0.0)
+    came = fetch(rate, 3000, 6000, 20_000, 5)
+    assert came[0][0] >= 3500
+    assert in_second(came, 3000) < 0.75 * MB
+
+
+@pytest.mark.parametrize("batch", [1000, 20_000, 100_000])
+@pytest.mark.parametrize("lent", [0, MB // 2])
+def test_pace_grants_its_floor_in_any_second_after_a_loan_has_ended(batch: int, lent: int) -> None:
+    rate = PacedRate(8 * MB, 0)
+    rate.allow(8 * MB, float(MB))
+    fetch(rate, 0, 3000, batch, 5)
+    rate.allow(MB + lent, float(MB))
+    came = fetch(rate, 3000, 6000, batch, 5)
+    seconds = [in_second(came, at_ms) for at_ms in range(3000, 4000, 10)]
+    assert min(seconds) >= 0.9 * MB
+    assert max(seconds) <= MB + lent + batch
+
+
+@pytest.mark.parametrize("limit", [100_000, MB, 4 * MB, 50 * MB])
+@pytest.mark.parametrize("batch", [1000, 16_384, 200_000, 1_048_576])
+@pytest.mark.parametrize("latency_ms", [1, 20])
+@pytest.mark.parametrize("floor", [0.0, 1.0])
+def test_no_second_of_the_pace_exceeds_the_quota_and_one_batch(
+    limit: int, batch: int, latency_ms: int, floor: float
+) -> None:
+    """Also of a rate that is a floor as a whole."""
+    rate = PacedRate(limit, 0)
+    rate.allow(limit, floor * limit)
+    came = fetch(rate, 0, 20_000, batch, latency_ms)
     total = sum(size for _, size in came)
     # 20 s, and the bucket at the start or the debt at the end.
     assert total >= 0.95 * limit * 20 - batch

@@ -32,10 +32,10 @@ class HalfOrMore:
     def __init__(self) -> None:
         self.part, self.until_ms = 0.5, 0
 
-    def limit(self, side: Side, broker: int, quota: float, now_ms: int) -> float:
+    def limit(self, side: Side, broker: int, quota: float, now_ms: int) -> tuple[float, float]:
         if side == "leader":
-            return quota
-        return quota * (self.part if now_ms < self.until_ms else 0.5)
+            return quota, 0.0
+        return quota * (self.part if now_ms < self.until_ms else 0.5), 0.0
 
     def changes_ms(self, now_ms: int) -> int:
         return self.until_ms if now_ms < self.until_ms else 1 << 62

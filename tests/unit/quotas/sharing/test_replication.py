@@ -150,6 +150,7 @@ CAPACITY = 8_000_000.0
 FLOOR, CEILING = 1_000_000.0, 6_000_000.0
 ALONE = LeaseTerms(15_000, 100, 1, never_lent=0.0)
 STEP_MS = 50
+BATCH, MAX_BYTES = 20_000, 40_000
 CLIENTS = loan_key(budget_key(("producer_byte_rate", BucketKey(None, "a"), 3)))
 
 
@@ -187,16 +188,35 @@ class Broker:
             if held:
                 self.rate.held_ms = self.now_ms
             self.quotas.record_unthrottled(1, 3, int(self.unthrottled * STEP_MS / 1000))
-            wishes = self.shares.wishes(self.now_ms)
-            if self.clients:
-                wishes[CLIENTS] = Wish(self.clients / CAPACITY, 1)
-            self.lessee.wish(wishes)
-            if self.lessee.due(self.now_ms):
-                self.lessor.report(self.lessee.report(self.now_ms), self.now_ms)
-            for _, grants in self.lessor.grants(self.now_ms):
-                assert self.lessee.take(grants, self.now_ms)
-                self.shares.apply(self.now_ms)
-                self.lessee.confirm()
+            self.lend()
+
+    def lend(self) -> None:
+        """Report what is wanted, and take what is lent."""
+        wishes = self.shares.wishes(self.now_ms)
+        if self.clients:
+            wishes[CLIENTS] = Wish(self.clients / CAPACITY, 1)
+        self.lessee.wish(wishes)
+        if self.lessee.due(self.now_ms):
+            self.lessor.report(self.lessee.report(self.now_ms), self.now_ms)
+        for _, grants in self.lessor.grants(self.now_ms):
+            assert self.lessee.take(grants, self.now_ms)
+            self.shares.apply(self.now_ms)
+            self.lessee.confirm()
+
+    def fetch(self, milliseconds: int) -> list[tuple[int, int]]:
+        """The follower asks for all that it may have, every 10 ms; returns when how many bytes came."""
+        came = []
+        for _ in range(0, milliseconds, 10):
+            self.now_ms += 10
+            granted = self.rate.grant(BATCH, MAX_BYTES, self.now_ms)
+            self.rate.reserve(granted)
+            self.rate.settle(granted, granted, self.now_ms)
+            self.rate.held_ms = self.now_ms
+            came.append((self.now_ms, granted))
+            self.quotas.record_unthrottled(1, 3, int(self.unthrottled / 100))
+            if self.now_ms % STEP_MS == 0:
+                self.lend()
+        return came
 
     @property
     def limit(self) -> float:
@@ -242,6 +262,28 @@ def test_replicas_that_are_not_throttled_are_counted_and_reduce_what_is_left() -
     broker.unthrottled = 5e6
     broker.run(3000)
     assert broker.limit == pytest.approx(CAPACITY - 5e6, rel=0.03)
+
+
+@pytest.mark.parametrize("late_ms", [0, 30, 70])
+def test_replication_falls_within_two_seconds_of_a_surge_and_keeps_its_rate(late_ms: int) -> None:
+    """Replicas in sync receive 2 MB/s, then 6.5: of 6 MB/s, 1.5 are left."""
+    broker = Broker()
+    broker.unthrottled = 2e6
+    broker.fetch(4000 + late_ms)
+    assert broker.limit == pytest.approx(CAPACITY - 2e6, rel=0.01)
+    surge_ms = broker.now_ms
+    broker.unthrottled = 6.5e6
+    came = broker.fetch(6000)
+    assert broker.limit == pytest.approx(CAPACITY - 6.5e6, rel=0.1)
+    seconds = {
+        at_ms: sum(size for when_ms, size in came if at_ms < when_ms <= at_ms + 1000)
+        for at_ms in range(surge_ms, surge_ms + 5001, 10)
+    }
+    assert min(seconds.values()) >= FLOOR - MAX_BYTES
+    fallen_ms = next(at_ms for at_ms, size in seconds.items() if size <= 1.5e6 + BATCH) + 1000
+    assert fallen_ms - surge_ms <= 2000
+    # As long as that was exceeded, it has no more than its rate; all that is left, once it is not.
+    assert seconds[surge_ms + 5000] == pytest.approx(1.5e6, rel=0.1)
 
 
 def test_rates_shrink_in_proportion_where_replicas_in_sync_use_the_capacity() -> None:
