@@ -32,8 +32,8 @@ _READY_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.002
 # Bytes/s of each client to each broker, by hour; linear in between.
 _HOURS: Final = (
-    *((0, 200_000), (5, 100_000), (9, 450_000), (11, 500_000), (13, 400_000)),
-    *((17, 400_000), (19, 500_000), (22, 300_000), (24, 200_000)),
+    *((0, 100_000), (5, 50_000), (9, 225_000), (11, 250_000), (13, 200_000)),
+    *((17, 200_000), (19, 250_000), (22, 150_000), (24, 100_000)),
 )
 
 
@@ -53,7 +53,7 @@ class Client(NamedTuple):
         """Return the bytes/s to each broker at this second of the day.
 
         >>> WEB.rate(0), WEB.rate(SURGE[0]), OTHERS[0].rate(SURGE[0])
-        (200000.0, 2500000.0, 400000.0)
+        (100000.0, 1050000.0, 200000.0)
         """
         hour = at / HOUR_SECONDS % 24
         before = max(point for point in _HOURS if point[0] <= hour)
@@ -63,7 +63,7 @@ class Client(NamedTuple):
         return before[1] + part * (after[1] - before[1]) + surges * self.surge
 
 
-WEB: Final = Client("web", 4, 2_100_000)
+WEB: Final = Client("web", 4, 850_000)
 OTHERS: Final = (Client("orders", 2), Client("metrics", 2))
 CLIENTS: Final = (WEB, *OTHERS)
 INSTANCES: Final = tuple((client, instance) for client in CLIENTS for instance in range(client.instances))
