@@ -2,6 +2,8 @@
 
     recording               one identity's recorded requests as arrays, from rows in nearly any order
     outcomes                what each candidate limit would have done to them
+    fluid                   how long a client would wait with a limit, from its bytes by second
+    capacity                how long clients would wait that share a capacity, likewise
     compiler                how functions are compiled, and kept between processes
     compiled_loop           the closed loop that repeats a recording
     compiled_kip13          `quotas.limiters.kip13`, on arrays
@@ -16,7 +18,8 @@ Non-obvious:
   `quotas/backtest/compiled_fair_queue.py` and `quotas/backtest/compiled_schedule.py` are
   `quotas/limiters/kip13.py`, `quotas/limiters/fair_queue.py` and `quotas/limiters/schedule.py` with the same order
   of operations on arrays. Change both together; `tests/property/test_backtest.py` fails otherwise. They are
-  compiled without numba's run time, so they cannot allocate.
+  compiled without numba's run time, so they cannot allocate. `capacity` divides as `quotas/sharing/capacities.py`
+  does (`tests/property/test_shared_capacity.py`).
 - A limiter's requests are sequential, its candidates are not. One heavy client's rows go to several Spark tasks,
   each with a part of the candidates.
 """
