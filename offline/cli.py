@@ -9,6 +9,7 @@ import importlib
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from commandline.amounts import duration
@@ -188,9 +189,11 @@ def _work(name: str, options: argparse.Namespace) -> "Work":
         return lambda spark, source, store: backtest.run(spark, wanted, source, store)
     if name == "recommend":
         from offline.jobs import recommend
+        from offline.jobs.apply import read_file
 
         goal = options_of(Goal, options)
-        return lambda spark, source, store: recommend.run(spark, goal, source, store)
+        current = read_file(Path(goal.quotas_file))[1] if goal.quotas_file else {}
+        return lambda spark, source, store: recommend.run(spark, goal, source, store, current)
     run: Work = importlib.import_module(f"offline.jobs.{name}").run
     return run
 

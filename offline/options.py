@@ -252,6 +252,13 @@ class Goal:
         sample: the share of the connections that was captured; below 1 no limits of clients are recommended.
     """
 
+    quotas_file: Annotated[
+        str,
+        Argument(
+            "quotas file in force; where it states a capacity, rates, ceilings and weights are recommended",
+            "FILE",
+        ),
+    ] = ""
     capacity_in: Annotated[
         float | None, Argument("bytes/s that a broker can take from clients", "RATE", _rate)
     ] = None

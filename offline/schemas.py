@@ -172,7 +172,7 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("seconds", "double", "of one core, in the compiled loop"),
     ),
     "recommend/recommendations": (
-        Column("kind", "string", "`default`, `override`, `mutation` or `replication`"),
+        Column("kind", "string", "`default`, `override`, `capacity`, `mutation` or `replication`"),
         Column("user", "string", "of the quota entity; `<default>` for the default one"),
         Column("client_id", "string", "likewise"),
         Column("key", "string", "Kafka's name of the quota or setting"),
@@ -201,6 +201,22 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("quota", "double", "that with its margin"),
         Column("grade", "string", "`high`, `medium` or `low`"),
         Column("grounds", "string", "why"),
+    ),
+    "recommend/classes": (
+        *_ENTITY,
+        Column("rate", "double", "that it is promised, in bytes/s; a row for each client with an entry"),
+        Column("ceiling", "double", "up to which it may borrow"),
+        Column("weight", "double", ""),
+        Column("waited_ms", "bigint", "predicted with these terms, in a simulation of bytes by second"),
+        Column("today_ms", "bigint", "the same with the quotas in force"),
+        Column("lent", "bigint", "bytes that it would borrow"),
+    ),
+    "recommend/shared": (
+        Column("direction", "string", ""),
+        _BROKER,
+        Column("start_s", "bigint", "ten seconds from there on"),
+        Column("promised", "double", "bytes/s that clients would use of their rates"),
+        Column("lent", "double", "beyond them"),
     ),
     "recommend/curve": (
         Column("direction", "string", ""),

@@ -106,8 +106,8 @@ class Line:
 
     @property
     def is_quota(self) -> bool:
-        """Whether it belongs in a quotas file: it is a default or an override, and there is a value."""
-        return self.kind in ("default", "override") and self.value > 0
+        """Whether it belongs in a quotas file: it is of an entity, and there is a value."""
+        return self.kind in ("default", "override", "capacity") and self.value > 0
 
     def text(self) -> str:
         """The recommendation as text for a terminal."""

@@ -72,7 +72,7 @@ def _recommended(work: str, settings: RecommendSettings) -> Recommended:
     """Read what `recommend` has made of the recording.
 
     Raises:
-        InputError: it cannot be read, or was made from a sample of the connections.
+        InputError: it cannot be read, shares a capacity, or was made from a sample of the connections.
     """
     if settings.goal.sample < 1:
         raise InputError(
@@ -82,6 +82,11 @@ def _recommended(work: str, settings: RecommendSettings) -> Recommended:
     lines = _rows(
         work, "recommend/recommendations", "kind", "user", "client_id", "key", "value", "confidence"
     )
+    if any(kind == "capacity" for kind, *_ in lines):
+        raise InputError(
+            "the recommendation shares a capacity: compare judges quotas without ceilings; run recommend without "
+            "--quotas-file"
+        )
     ladder = _rows(work, "recommend/curve", "direction", "quota")
     span = _rows(work, "demand/span", "recorded_seconds")
     advice: dict[str, Advice] = {}

@@ -6,6 +6,8 @@ results.
 A sample of connections has only a part of each client: of ten connections it has about one, whose demand does not show
 the client's need. The same holds for partition mutations. So from a sample only scaled loads are computed, and the
 replication throttle that follows from them, but no client's limit.
+
+Where the quotas in force state a capacity, rates, ceilings and weights are recommended (`jobs.capacity`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,30 +35,45 @@ from offline.advice.explain import (
 from offline.advice.forecast import DAYS_MIN, Forecast
 from offline.advice.limits import Client, Limits, client_entity, default_entity, limits, raised
 from offline.advice.mutations import mutation_quota, replication_throttle
+from offline.jobs import capacity
 from offline.jobs.measured import Effects, MeasuredLoads, backtest_settings, effects, needs_of, span_of
 from offline.options import By, Goal, IngestSettings, RecommendSettings, read_settings, settings_text
 from offline.schemas import TABLES, ddl
 from offline.store import Store
 from offline.transforms.candidates import peaks_of_scope
 from offline.transforms.evaluate import Calendar, burst_s, forecasts, series, unrecorded_days
-from offline.transforms.loads import before_after, blocks_of, peaks, recorded_blocks
+from offline.transforms.loads import BLOCK_S, before_after, blocks_of, peaks, recorded_blocks
+from quotas.definitions.alterations import Quotas
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
+from quotas.definitions.kinds import CEILINGS
 from quotas.definitions.toml_file import render
 
 
-def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[str]:
-    """Recommend quotas from the results of the backtest; return lines to print for the operator."""
-    found = _Recommendation(goal, source)
+def run(
+    spark: SparkSession, goal: Goal, source: Store, store: Store, current: Quotas | None = None
+) -> list[str]:
+    """Recommend quotas from the results of the backtest; return lines to print for the operator.
+
+    Args:
+        current: the quotas in force, of `Goal.quotas_file`.
+
+    Raises:
+        InputError: they state a capacity that the backtest was not made for.
+    """
+    found = _Recommendation(goal, source, current or {})
     with store.writing("recommend", source) as writer:
         for direction in ("produce", "fetch"):
             found.add_direction(direction)
+        found.add_shared()
         found.add_mutations()
         found.add_replication()
         tables: dict[str, DataFrame | list[tuple[Any, ...]]] = {
             "recommendations": [astuple(line) for line in found.lines],
             "needs": found.needs,
             "forecasts": found.forecast_rows(),
+            "classes": found.classes,
+            "shared": found.shared if found.shared is not None else [],
             "curve": found.curve() if goal.sample == 1 else [],
             "before_after": reduce(DataFrame.unionByName, found.before_after),
         }
@@ -66,34 +83,44 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
             writer.table(name, frame, files=1)
         settings = found.settings()
         whose = settings_note(settings.policy, settings.scope)
-        quotas = quotas_text(found.lines, settings.by)
+        quotas = quotas_text(found.lines, settings.by, settings.scope)
         writer.put("quotas.toml", f"# Recommended {whose}.\n\n{quotas}" if quotas else "")
         writer.put("settings.json", settings_text(settings))
     return [whose, *(line.text() for line in found.lines)]
 
 
-def quotas_text(lines: Sequence[Line], by: By) -> str:
-    """Return the recommendation as the text of a quotas file."""
+def quotas_text(lines: Sequence[Line], by: By, scope: str) -> str:
+    """Return the recommendation as the text of a quotas file; a capacity has the scope of the quotas."""
     entries: dict[Entity, dict[str, float]] = {}
     for line in lines:
         if line.is_quota:
             own = client_entity(line.user, line.client_id, by) if line.kind == "override" else None
-            entries.setdefault(own or default_entity(by), {})[line.key] = float(round(line.value))
+            entity = Entity(capacity=scope) if line.kind == "capacity" else own or default_entity(by)
+            entries.setdefault(entity, {})[line.key] = float(round(line.value))
     return render(Definitions(entries))
 
 
 class _Recommendation:
     """The recommendations so far, and the results of the earlier stages from which they follow."""
 
-    def __init__(self, goal: Goal, source: Store) -> None:
+    def __init__(self, goal: Goal, source: Store, current: Quotas) -> None:
         self.lines: list[Line] = []
         self.needs: list[tuple[Any, ...]] = []
         self.before_after: list[DataFrame] = []
-        self._goal = goal
+        self.classes: list[tuple[Any, ...]] = []
+        self.shared: DataFrame | None = None
+        self._measured: dict[str, capacity.Measured] = {}
         self._source = source
         ingested = read_settings(IngestSettings, source.text("ingest/settings.json"))
         self._by, self._sources = ingested.by, ingested.sources
         self._backtest = backtest_settings(source)
+        self._quotas = capacity.stated(current, goal, self._backtest.engine)
+        stated = {key: one.rate for key, one in self._quotas.capacities.items()}
+        self._goal = replace(
+            goal,
+            capacity_in=stated.get(KEYS["produce"], goal.capacity_in),
+            capacity_out=stated.get(KEYS["fetch"], goal.capacity_out),
+        )
         self._span = span_of(source)
         self._seconds = source.read("demand/per_second").cache()
         self._outcomes = source.read("backtest/outcomes")
@@ -157,6 +184,13 @@ class _Recommendation:
             if expected:
                 goal = replace(goal, headroom=1.0)
                 needs = raised(candidates, needs, {name: times for name, (times, _) in expected.items()})
+            if KEYS[direction] in self._quotas.capacities:
+                found = {
+                    name: candidates[index] if index < len(candidates) else -1.0
+                    for name, index in needs.items()
+                }
+                self._measured[direction] = capacity.Measured(found, goal.headroom, expected, peak_before)
+                return
             limit = limits(candidates, needs, loads, goal, direction, self._by)
             indexes = {override.client: override.index for override in limit.overrides}
             waits = _waits(effect, limit.default, indexes)
@@ -167,6 +201,37 @@ class _Recommendation:
             after = loads.passed(limit.default, [indexes])
         table = before_after(before, after, span.start_s, span.blocks, goal.sample)
         self.before_after.append(table.withColumn("direction", F.lit(direction)))
+
+    def add_shared(self) -> None:
+        """Add the recommendations for the directions in which a capacity is stated."""
+        if not self._measured:
+            return
+        span = self._span
+        found = capacity.advise(
+            self._seconds, span, self._measured, self._quotas, self._goal, self._by, self._sources
+        )
+        self.lines += found.lines
+        self.classes = found.classes
+        bound_ms = self._goal.tolerance * span.recorded * 1000
+        for direction, measured in self._measured.items():
+            self.needs += [
+                (direction, *name, measured.needs[name], limit, waited_ms > bound_ms, waited_ms)
+                for name, (limit, waited_ms) in found.limits[direction].items()
+            ]
+        loads = found.loads.filter(F.col("direction").isin(*self._measured))
+        self.shared = loads.select(
+            "direction",
+            "broker",
+            (F.col("block") * BLOCK_S + span.start_s).alias("start_s"),
+            *((F.col(name) / BLOCK_S).alias(name) for name in ("promised", "lent")),
+        )
+        passed = loads.withColumn("bytes", F.col("promised") + F.col("lent"))
+        for direction in self._measured:
+            of_way = F.col("direction") == direction
+            table = before_after(
+                self._recorded.filter(of_way), passed.filter(of_way), span.start_s, span.blocks, 1.0
+            )
+            self.before_after.append(table.withColumn("direction", F.lit(direction)))
 
     def add_mutations(self) -> None:
         """Add the quotas for partition mutations."""
@@ -216,7 +281,8 @@ class _Recommendation:
         """Return the contents of `recommend/settings.json`, which `report` and `apply` read."""
         scope = self._backtest.engine.scope
         peak = peaks_of_scope(self._source.read("demand/entities"), self._seconds, scope)
-        today = peak.groupBy("direction").agg(F.max("peak_10s").alias("peak")).collect()
+        rows = peak.groupBy("direction").agg(F.max("peak_10s").alias("peak")).collect()
+        today = {KEYS[row["direction"]]: float(row["peak"]) for row in rows}
         return RecommendSettings(
             # What is recommended has its margin by the forecasts already.
             goal=replace(self._goal, headroom=1.0) if self._expected else self._goal,
@@ -224,7 +290,7 @@ class _Recommendation:
             policy=self._backtest.policy,
             scope=scope,
             confidence=lowest([line.confidence for line in self.lines]),
-            today={KEYS[row["direction"]]: float(row["peak"]) for row in today},
+            today=today | {CEILINGS[key]: peak for key, peak in today.items()},
             elsewhere=not_in_quotas_file(self.lines),
         )
 

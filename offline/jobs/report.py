@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from commandline.amounts import rate
@@ -15,10 +15,11 @@ from offline.jobs.ingest import format_problem
 from offline.jobs.measured import Span, backtest_settings, span_of
 from offline.options import Goal, RecommendSettings, read_settings
 from offline.report import Report, page
-from offline.report.content import Curve, Direction, Heavy
+from offline.report.content import Curve, Direction, Heavy, Shared
 from offline.store import Store
 from offline.transforms.candidates import peaks_over_brokers
 from offline.transforms.loads import BLOCK_S
+from quotas.definitions.kinds import WEIGHT
 
 _HEAVY: Final = 10
 _STACKED: Final = 5
@@ -71,7 +72,7 @@ def _goal(goal: Goal, whose: str) -> dict[str, str]:
 
 def _recommendation(row: dict[str, Any]) -> dict[str, str]:
     names = " ".join(dict.fromkeys(filter(None, (row["user"], row["client_id"]))))
-    plain = row["kind"] == "mutation" and row["value"] >= 0
+    plain = row["key"] == WEIGHT or (row["kind"] == "mutation" and row["value"] >= 0)
     return {
         "who": names or row["kind"],
         "key": row["key"],
@@ -91,6 +92,7 @@ def _direction(source: Store, name: str, span: Span, goal: Goal, *, gateway: boo
     recommended = source.read("recommend/recommendations").filter(F.col("key") == KEYS[name]).collect()
     (default,) = (row for row in recommended if row["kind"] == "default")
     curve = source.read("recommend/curve").filter(of_way).orderBy("quota").collect()
+    shares = any(row["kind"] == "capacity" for row in recommended)
     broker, blocks = _busiest(source.read("recommend/before_after").filter(of_way), span)
     return Direction(
         name=name,
@@ -109,11 +111,33 @@ def _direction(source: Store, name: str, span: Span, goal: Goal, *, gateway: boo
         default=default["value"] if default["value"] > 0 else None,
         throttled=default["clients_throttled"],
         throttle_ms=default["throttle_ms"],
-        overrides=len(recommended) - 1,
+        overrides=sum(row["kind"] == "override" for row in recommended),
         peak_before=default["peak_before"],
         peak_after=default["peak_after"],
         capacity=goal.capacity(name),
         gateway=gateway,
+        shared=_shared(source, of_way, broker, span) if shares else None,
+    )
+
+
+def _shared(source: Store, of_way: Any, broker: int, span: Span) -> Shared:
+    own = source.read("recommend/shared").filter(of_way & (F.col("broker") == broker))
+    used = {
+        row["at_s"]: row["highest"]
+        for row in own.groupBy(_step(span))
+        .agg(F.max(F.struct(F.col("promised") + F.col("lent"), "promised", "lent")).alias("highest"))
+        .collect()
+    }
+    steps = range(0, span.blocks * BLOCK_S, _step_s(span))
+    classes = source.read("recommend/classes").filter(of_way)
+    columns = ("rate", "ceiling", "weight", "waited_ms", "today_ms")
+    return Shared(
+        classes=[
+            (client_name(row["user"], row["client_id"]), *(row[name] for name in columns))
+            for row in classes.orderBy(F.desc("ceiling"), "user", "client_id").collect()
+        ],
+        promised=[used[at_s]["promised"] if at_s in used else 0.0 for at_s in steps],
+        lent=[used[at_s]["lent"] if at_s in used else 0.0 for at_s in steps],
     )
 
 
@@ -164,13 +188,22 @@ def _busiest(loads: DataFrame, span: Span) -> tuple[int, list[Row]]:
     peaks = loads.groupBy("broker").agg(F.max("before").alias("peak"))
     row = peaks.orderBy(F.desc("peak"), "broker").first()
     assert row is not None, "a direction with a recommendation has a load"
-    step_s = BLOCK_S * max(1, -(-span.blocks // _STEPS_MAX))
-    at_s = (F.floor((F.col("start_s") - span.start_s) / step_s) * step_s).alias("at_s")
     highest = (F.max(name).alias(name) for name in ("before", "after"))
     highest_by_step = (
-        loads.filter(F.col("broker") == row["broker"]).groupBy(at_s).agg(*highest).orderBy("at_s")
+        loads.filter(F.col("broker") == row["broker"]).groupBy(_step(span)).agg(*highest).orderBy("at_s")
     )
     return row["broker"], highest_by_step.collect()
+
+
+def _step_s(span: Span) -> int:
+    """Return the length of a step of the loads' time axis."""
+    return BLOCK_S * max(1, -(-span.blocks // _STEPS_MAX))
+
+
+def _step(span: Span) -> Column:
+    """Return the step of a block as `at_s`, in seconds since the recording began."""
+    step_s = _step_s(span)
+    return (F.floor((F.col("start_s") - span.start_s) / step_s) * step_s).alias("at_s")
 
 
 def _hours(source: Store, of_way: Any) -> list[float]:

@@ -42,6 +42,22 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
+class Shared:
+    """A capacity as it would be shared; rates are in bytes/s.
+
+    Attributes:
+        classes: the clients with an entry, the heaviest first: name, rate, ceiling, weight, and for how long it would
+            wait with these and with the quotas in force, in ms.
+        promised, lent: what clients would use of their rates and beyond them at the busiest broker, on the time axis
+            `Direction.blocks_s`.
+    """
+
+    classes: Sequence[tuple[str, float, float, float, int, int]]
+    promised: Sequence[float]
+    lent: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
 class Direction:
     """The contents of the page about produce or fetch.
 
@@ -61,6 +77,7 @@ class Direction:
         peak_before, peak_after: the peak load of the busiest broker as recorded, and with the recommendation.
         capacity: the stated capacity in bytes/s; None if it is not stated.
         gateway: whether a quota holds at all brokers together; then peaks, loads and capacity are those of all brokers.
+        shared: the capacity as clients would share it; None unless the quotas in force state it.
     """
 
     name: str
@@ -82,6 +99,7 @@ class Direction:
     peak_after: float
     capacity: float | None
     gateway: bool = False
+    shared: Shared | None = None
 
     @property
     def where(self) -> str:

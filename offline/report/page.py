@@ -79,6 +79,8 @@ def _figures(way: Direction) -> dict[str, Markup]:
         "heaviest": (draw_heaviest, _HALF, "the heaviest clients"),
         "before_after": (draw_before_after, _HALF if way.hours else _WHOLE, f"{way.where} before and after"),
     }
+    if way.shared is not None:
+        made["shared"] = (draw_shared, _WHOLE, "what is promised and lent of the capacity")
     if way.curve:
         made["curve"] = (draw_curve, _HALF, "default quota, clients throttled, peak load")
     if way.hours:
@@ -215,6 +217,21 @@ def draw_before_after(axes: Axes, direction: Direction) -> None:
     _rates(axes.yaxis)
     axes.set_ylim(0, 1.06 * max((*direction.before, *direction.after, direction.capacity or 1.0)))
     legend(axes, handles)
+
+
+def draw_shared(axes: Axes, direction: Direction) -> None:
+    """Draw what clients would use of their rates, and beyond them, below the capacity."""
+    shared, capacity = direction.shared, direction.capacity
+    assert shared is not None, "a capacity is shared"
+    assert capacity is not None, "what is shared is stated"
+    times = _times(axes, direction.blocks_s)
+    areas = axes.stackplot(
+        times, [shared.promised, shared.lent], colors=(COLOURS[0], COLOURS[2]), linewidth=0, step="post"
+    )
+    line = axes.axhline(capacity, color=_INK, linestyle="--", linewidth=0.9)
+    _rates(axes.yaxis)
+    axes.set_ylim(0, 1.06 * max(capacity, *map(sum, zip(shared.promised, shared.lent, strict=True))))
+    legend(axes, [*areas, line], ["promised", "lent", "capacity"])
 
 
 def draw_day(axes: Axes, direction: Direction) -> None:

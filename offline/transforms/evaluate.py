@@ -25,7 +25,7 @@ Name = tuple[str, str, str]
 """Direction, user and client id."""
 
 _TIMES_MAX: Final = 20.0  # as `candidates`: beyond that pauses say nothing of the demand
-_MINUTES_A_DAY: Final = 1440
+MINUTES_A_DAY: Final = 1440
 _PAUSES_S: Final = 60  # over which pauses are set against busy time; one is at most 20 s
 _WHOLE: Final = 0.95  # of a last day, to count as one
 
@@ -223,7 +223,7 @@ def _measured(
     inside = (at >= 0) & (at < calendar.days * calendar.day_s)
     edges = np.arange(calendar.days + 1) * calendar.day_s
     sent = inside & (size > 0)
-    minute_s = max(1, calendar.day_s // _MINUTES_A_DAY)
+    minute_s = max(1, calendar.day_s // MINUTES_A_DAY)
     by_minute = np.bincount(
         at[sent] // minute_s, weights=size[sent] / minute_s, minlength=int(edges[-1]) // minute_s + 1
     ).astype(np.float64)

@@ -259,7 +259,7 @@ def test_a_quotas_file_has_the_default_and_each_override_once(by: By, user: str,
     ]
     default = Entity(DEFAULT if user else None, DEFAULT if client_id else None)
     assert not_in_quotas_file(lines) == ["controller_mutation_rate = 5"]
-    assert dict(parse(quotas_text(lines, by)).entries()) == {
+    assert dict(parse(quotas_text(lines, by, "cluster")).entries()) == {
         default: {"producer_byte_rate": 1e6},
         Entity(user or None, client_id or None): {"producer_byte_rate": 2e6, "consumer_byte_rate": 3e6},
     }
@@ -269,4 +269,4 @@ def test_a_sample_gives_no_recommendation_for_limits() -> None:
     keys = {"default": "producer_byte_rate", "mutation": "partition_mutations_rate"}
     lines = [sampled_line(kind, key, Goal(sample=0.1), "low") for kind, key in keys.items()]
     assert not_in_quotas_file(lines) == []
-    assert quotas_text(lines, "user") == ""
+    assert quotas_text(lines, "user", "cluster") == ""

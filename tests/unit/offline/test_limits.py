@@ -204,13 +204,13 @@ def test_need_is_above_every_candidate_that_throttles() -> None:
     ]
 
 
-def heaviest(names: list[tuple[str, str]], by: By, **goal: int) -> Limits:
+def heaviest(names: list[tuple[str, str]], by: By, *, overrides: int = 10) -> Limits:
     """Nine small clients that need 2 MB/s, and these, which need 16 MB/s each."""
     small = {(f"u{number}", f"small-{number}"): 1 for number in range(9 + 9 * len(names))}
     needs = small | dict.fromkeys(names, 4)
     ladder = [flat(min(15e6, candidate)) for candidate in CANDIDATES]
     loads = InMemory([flat(1e6) for _ in CANDIDATES], dict.fromkeys(names, ladder))
-    wanted = Goal(headroom=1.0, throttled_share=0.1, **goal)
+    wanted = Goal(headroom=1.0, throttled_share=0.1, overrides=overrides)
     return limits(CANDIDATES, needs, loads, wanted, "produce", by)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from offline.report import Report, page
-from offline.report.content import Curve, Direction, Heavy
+from offline.report.content import Curve, Direction, Heavy, Shared
 from offline.report.page import draw_demand, svg
 
 EVIL = "<script>alert('$x_')</script>"
@@ -74,6 +74,21 @@ def test_report_has_every_section() -> None:
         "and 1 override<",
     ):
         assert part in text
+
+
+def test_a_capacity_is_shown_with_what_is_lent_and_waits_of_both_quotas() -> None:
+    shared = Shared(
+        classes=[(EVIL, 1e6, 3e6, 2.0, 94_000, 287_000), ("calm", 2e6, 2e6, 1.0, 0, 0)],
+        promised=[2e6, 2e6],
+        lent=[1e6, 1e6],
+    )
+    made = report()
+    text = page(replace(made, directions=[replace(made.directions[0], shared=shared)]))
+    assert text.count("<svg") == 6
+    assert "<script" not in text
+    for part in ("What is promised and lent of the capacity", "1 min 34 s", "4 min 47 s"):
+        assert part in text
+    assert "What is promised and lent" not in page(made)
 
 
 def test_one_budget_for_all_brokers_is_not_any_one_brokers() -> None:
