@@ -2,8 +2,8 @@
 
 DIR is a checkout of franz-go, librdkafka, kafka-go or rskafka. Nothing is fetched. A test with another outcome through
 Sluice than direct is run again, alone, at both; a difference that stays is named, and the exit code is 1.
-With --by-name Sluice has one port with TLS, and the name in a client's hello chooses the broker; that is for franz-go
-and librdkafka, whose tests can be told a certificate.
+With --by-name Sluice has one port with TLS, and the name in a client's hello chooses the broker. The tests of franz-go
+and librdkafka are told a certificate; for the others HAProxy adds TLS (`tls`).
 """
 
 import argparse
@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.cluster import Cluster, ClusterOptions, Listener, MissingPrerequisiteError
+from tests.cluster import HOST, Cluster, ClusterOptions, Listener, MissingPrerequisiteError
+from tests.outside import tls
 from tests.outside.projects import BUILD, PROJECTS, Outcomes, OutsideError, Place, Project, Way
-from tests.support.one_port import Site
+from tests.support.gateways import resolving
+from tests.support.one_port import NAMES, Site, broker_name
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
 
 DIRECT: Final = "direct"
@@ -40,9 +42,6 @@ def main(words: Sequence[str]) -> int:
     name = next((name for name, project in PROJECTS.items() if project.is_at(checkout)), None)
     if name is None:
         print(f"{checkout} is no checkout of {', '.join(PROJECTS)}", file=sys.stderr)
-        return 2
-    if options.by_name and not PROJECTS[name].tls:
-        print(f"the tests of {name} cannot be told a certificate", file=sys.stderr)
         return 2
     try:
         columns, at_first = compare(name, checkout, options.only, BY_NAME if options.by_name else THROUGH)
@@ -101,12 +100,27 @@ def at(project: Project, place: str, directory: Path) -> Iterator[Way]:
             site = Site.make(directory)
             with SluiceProcess.configured(site.settings(kafka.bootstrap()), directory) as sluice:
                 port = sluice.ports.bootstrap
-                yield Way(site.bootstrap(port), site.words, str(site.authority.cert_file))
+                if project.tls:
+                    yield Way(site.bootstrap(port), site.words, str(site.authority.cert_file))
+                else:
+                    with _tls_added(site, project, port, directory) as words:
+                        yield Way(site.bootstrap(port), words)
             return
         ports = SluicePorts(project.port - 2) if project.port else SluicePorts.free()
         settings = SluiceSettings(kafka.bootstrap(), ports, listener={"advertised_host": "localhost"})
         with SluiceProcess.configured(settings, directory) as sluice:
             yield Way(sluice.bootstrap)
+
+
+@contextmanager
+def _tls_added(site: Site, project: Project, port: int, directory: Path) -> Iterator[tuple[str, ...]]:
+    """Have HAProxy add TLS; give the words before a command that has to find it under Sluice's names."""
+    names = {f"127.0.1.{number}": name for number, name in enumerate(NAMES, 1)}
+    at = {(host, port): name for host, name in names.items()}
+    if project.port:
+        at[HOST, project.port] = broker_name(1)
+    with tls.added(port, at, site.authority.cert_file, directory):
+        yield resolving(directory, names.items())
 
 
 def differences(columns: Columns) -> list[str]:

@@ -191,8 +191,8 @@ class Gateways:
         assert child.poll() is None, f"haproxy does not serve\n{log.read_text()}"
 
 
-def accepts(port: int) -> bool:
+def accepts(port: int, host: str = HOST) -> bool:
     """Return whether something accepts connections at a port."""
-    with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1):
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
         return True
     return False

@@ -27,6 +27,9 @@ def broker_name(broker: int) -> str:
     return BROKER_HOST.replace("{id}", str(broker))
 
 
+NAMES: Final = (BOOTSTRAP, *map(broker_name, range(BROKER_ID_MAX + 1)))
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """The names and the certificate of one test.
@@ -44,8 +47,7 @@ class Site:
         """Issue the certificate, and write the names down."""
         authority = Authority.make(directory, "servers")
         names = f"subjectAltName=DNS:{BOOTSTRAP},DNS:*.{BOOTSTRAP}"
-        all_names = (BOOTSTRAP, *map(broker_name, range(BROKER_ID_MAX + 1)))
-        words = resolving(directory, [(HOST, name) for name in all_names])
+        words = resolving(directory, [(HOST, name) for name in NAMES])
         return cls(authority, authority.issue("wildcard", names=names), words)
 
     def settings(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.outside import tls
 from tests.outside.__main__ import DIRECT, THROUGH, differences, main, table
 from tests.outside.projects import PROJECTS
 
@@ -42,9 +43,11 @@ def test_other_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "is no checkout of franz-go, librdkafka, kafka-go, rskafka" in capsys.readouterr().err
 
 
-def test_suite_without_a_key_for_certificates_is_not_run_by_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "go.mod").write_text("module github.com/segmentio/kafka-go\n")
-    assert main([str(tmp_path), "--by-name"]) == 2
-    assert capsys.readouterr().err == "the tests of kafka-go cannot be told a certificate\n"
+def test_each_address_leads_to_a_name_of_the_one_port() -> None:
+    names = {("127.0.1.1", 9093): "kafka.test", ("127.0.0.1", 9092): "b1.kafka.test"}
+    server = "127.0.0.1:9093 ssl verify required ca-file ca.pem"
+    written = (
+        f"listen {bound}\n    bind {bound}\n    server sluice {server} sni str({name}) verifyhost {name}\n"
+        for bound, name in (("127.0.1.1:9093", "kafka.test"), ("127.0.0.1:9092", "b1.kafka.test"))
+    )
+    assert tls.configuration(9093, names, Path("ca.pem")).endswith("".join(written))

@@ -1,0 +1,51 @@
+"""HAProxy as the TLS of a suite that cannot be told a certificate.
+
+Each name has an address of loopback. What connects there without TLS goes on to Sluice's one port, at another address,
+with TLS and with this name in the hello.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.cluster import HOST, Address, processes
+from tests.support.gateways import accepts, haproxy
+from tests.support.waiting import until
+
+_READY_SECONDS_MAX: Final = 20.0
+
+
+def configuration(port: int, names: Mapping[Address, str], ca_file: Path) -> str:
+    """Return HAProxy's configuration: one proxy for each address, before Sluice's `port`.
+
+    Its timeouts are longer than any test waits.
+    """
+    head = "defaults\n    mode tcp\n    timeout connect 10s\n    timeout client 1h\n    timeout server 1h\n"
+    tls = f"ssl verify required ca-file {ca_file}"
+    return head + "".join(
+        f"listen {host}:{own}\n    bind {host}:{own}\n"
+        f"    server sluice {HOST}:{port} {tls} sni str({name}) verifyhost {name}\n"
+        for (host, own), name in names.items()
+    )
+
+
+@contextmanager
+def added(port: int, names: Mapping[Address, str], ca_file: Path, directory: Path) -> Iterator[None]:
+    """Run HAProxy.
+
+    Args:
+        port: the one of Sluice.
+        names: what the hello has, by where the suite connects.
+        directory: for its configuration and its log.
+    """
+    path, log = directory / "haproxy.cfg", directory / "haproxy.log"
+    path.write_text(configuration(port, names, ca_file))
+    child = processes.start([haproxy(), "-db", "-f", str(path)], log=log)
+    host, own = next(iter(names))
+    try:
+        until(lambda: accepts(own, host) or child.poll() is not None, "HAProxy accepts", _READY_SECONDS_MAX)
+        assert child.poll() is None, f"HAProxy does not serve\n{log.read_text()}"
+        yield
+    finally:
+        processes.kill(child)
