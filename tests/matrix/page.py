@@ -55,7 +55,8 @@ class Result:
             more,
             suites=(*self.suites, *more.suites),
             passed=self.passed + more.passed,
-            skipped=Counter(self.skipped) + Counter(more.skipped),
+            # A Counter is not what `asdict` can copy.
+            skipped=dict(Counter(self.skipped) + Counter(more.skipped)),
             failed=(*self.failed, *more.failed),
             failed_direct=(*self.failed_direct, *more.failed_direct),
             second_try=(*self.second_try, *more.second_try),
