@@ -40,7 +40,8 @@ _EXECUTOR: Final = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _INHERITED: Final = ("PATH", "JAVA_HOME", "LANG")
 # Long enough that Spark gives a stopped executor tasks; a stage waits for them, so that it cannot end before the kill.
 _STOPPED_S: Final = 2.0
-_STAGE: Final = re.compile(r"(\w+): ")
+# Lines of `evaluate` begin with other words, too.
+_STAGE: Final = re.compile(r"(ingest|demand|backtest|recommend|report|evaluate): ")
 
 
 @dataclass(frozen=True, slots=True)
