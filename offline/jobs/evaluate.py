@@ -9,7 +9,7 @@ from functools import reduce
 from typing import Any, Final
 
 import numpy as np
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from offline.advice.evaluation import (
@@ -114,12 +114,20 @@ def _hogs(truth: Truth, seconds: int) -> dict[Name, tuple[float, float]]:
     }
 
 
+def _exactly(value: Column) -> Column:
+    """Return it as a decimal: a sum of fractions depends on their order, which is another in each run on a cluster."""
+    return value.cast("decimal(28,12)")
+
+
+def _added(values: Column) -> Column:
+    return F.sum(_exactly(values)).cast("double")
+
+
 def _fronts(scores: DataFrame) -> list[dict[str, Any]]:
     """Return slack and waits of each recommender at each multiple of its quotas, means over scores."""
     key = ("recording", "horizon", "recommender", "factor")
-    behaving = (
-        scores.filter("behaves").groupBy(*key).agg(*(F.avg(name).alias(name) for name in ("slack", "waited")))
-    )
+    means = (F.avg(_exactly(F.col(name))).cast("double").alias(name) for name in ("slack", "waited"))
+    behaving = scores.filter("behaves").groupBy(*key).agg(*means)
     return [row.asDict() for row in behaving.orderBy(*key).collect()]
 
 
@@ -132,8 +140,8 @@ def _summary(scores: DataFrame) -> list[dict[str, Any]]:
         .groupBy(*client)
         .agg(
             F.count("*").cast("double").alias("scores"),
-            *(F.sum(name).alias(name) for name in ("slack", "waited", "hurt")),
-            F.sum(F.col("slack") + WAIT_WEIGHT * F.col("waited")).alias("cost"),
+            *(_added(F.col(name)).alias(name) for name in ("slack", "waited", "hurt")),
+            _added(F.col("slack") + WAIT_WEIGHT * F.col("waited")).alias("cost"),
         )
     )
     rows = sums.orderBy(*client).toArrow().to_pylist()
@@ -173,7 +181,7 @@ def _caught(said: DataFrame) -> dict[tuple[str, int, str], dict[str, Any]]:
     hogs = bad.groupBy(*key).agg(
         F.count("*").alias("hogs"),
         F.avg("hurt").alias("caught"),
-        F.avg(F.least(F.col("quota") / F.col("need"), F.lit(1.0))).alias("passed"),
+        F.avg(_exactly(F.least(F.col("quota") / F.col("need"), F.lit(1.0)))).cast("double").alias("passed"),
     )
     others = said.filter("behaves").join(
         F.broadcast(when), on=["recording", "source", "horizon", "origin"], how="left_semi"
