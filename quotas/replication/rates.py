@@ -61,7 +61,7 @@ class WindowRate:
         self._sample_ms = sample_ms
         self._rate = SampledRate(samples, sample_ms)
 
-    def allow(self, limit: float | None, floor: float) -> None:  # noqa: ARG002 - the pace needs it
+    def allow(self, limit: float | None, floor: float, now_ms: int) -> None:  # noqa: ARG002 - the pace needs it
         """Set the limit; nothing is lent to a rate by windows."""
         self.limit = limit
 
@@ -141,8 +141,10 @@ class PacedRate:
         self._tokens = (self.limit or 0) * _BURST_SECONDS
         self._filled_ms = now_ms
 
-    def allow(self, limit: float | None, floor: float) -> None:
+    def allow(self, limit: float | None, floor: float, now_ms: int) -> None:
         """Set the limit, and what is not lent of it, in bytes/s; a floor of 0 for a limit of which nothing is lent."""
+        if self.limit is not None:
+            self._refill(now_ms, self.limit)
         self.limit = limit
         self._floor = floor
 
@@ -186,7 +188,7 @@ class PacedRate:
         """Reserve `size` bytes that were granted and are about to be asked for."""
         self._reserved += size
         self._tokens -= size
-        if self._floor_tokens:
+        if self._past_loan:
             self._floor_tokens -= size
 
     def settle(self, reserved: int, size: int, now_ms: int) -> None:
@@ -198,6 +200,8 @@ class PacedRate:
             self._refill(now_ms, self.limit)  # first: bytes returned to a full bucket would be lost
         self._reserved -= reserved
         self._tokens += reserved
+        if self._past_loan:
+            self._floor_tokens += reserved - size
         if size:
             self._count(size, now_ms)
 
@@ -207,6 +211,12 @@ class PacedRate:
             if self.limit is not None:
                 self._refill(now_ms, self.limit)
             self._count(size, now_ms)
+
+    @property
+    def _past_loan(self) -> bool:
+        """Whether the last second brought more than the limit and one batch, which may exceed any second."""
+        limit = self.limit
+        return bool(self._floor) and limit is not None and self._in_second > limit + self._last_size
 
     def _free(self, limit: float) -> float:
         """Return what the last second leaves of the limit, or of the floor if it is more."""
@@ -247,7 +257,7 @@ class PacedRate:
                 break
             over -= size
             second_ms = when_ms + _SECOND_MS - now_ms
-        if self._floor and second_ms:
+        if second_ms and self._past_loan:
             floor_ms = math.ceil((min(worth, burst) - self._floor_tokens) / self._floor * 1000)
             second_ms = min(second_ms, max(1, floor_ms))
         return max(0, min(max(tokens_ms, second_ms), READY_MS_MAX))
@@ -260,10 +270,8 @@ class PacedRate:
         if now_ms > self._filled_ms:
             seconds = (now_ms - self._filled_ms) / 1000
             self._tokens = min(limit * _BURST_SECONDS, self._tokens + limit * seconds)
-            # One batch may exceed any second.
-            exceeded = self._floor and self._in_second > limit + self._last_size
             gained = self._floor_tokens + self._floor * seconds
-            self._floor_tokens = min(limit * _BURST_SECONDS, gained) if exceeded else 0.0
+            self._floor_tokens = min(limit * _BURST_SECONDS, gained) if self._past_loan else 0.0
             self._filled_ms = now_ms
 
     def _forgive(self, limit: float) -> None:

@@ -466,7 +466,7 @@ class ReplicationQuotas:
         for side, broker, rate in self.rates():
             limit, floor = self._allowed(side, broker, now_ms)
             differs = differs or limit != rate.limit
-            rate.allow(limit, floor)
+            rate.allow(limit, floor, now_ms)
         self._shared_until_ms = shares.changes_ms(now_ms)
         return differs
 
@@ -563,7 +563,7 @@ class ReplicationQuotas:
             found = PacedRate(limit, now_ms)
         else:
             found = WindowRate(limit, options.window_samples, options.window_seconds * 1000)
-        found.allow(limit, floor)
+        found.allow(limit, floor, now_ms)
         if len(rates) < BROKERS_MAX:
             rates[broker] = found
         return found

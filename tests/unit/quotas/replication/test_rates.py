@@ -131,7 +131,7 @@ def test_pace_grants_nothing_beyond_a_limit_that_has_fallen_until_a_second_is_wi
     """Of 4 MB/s 4 MB came in the last second; 3 MB of them must be a second old."""
     rate = PacedRate(4 * MB, 0)
     fetch(rate, 0, 3000, 20_000, 5)
-    rate.allow(MB, 0.0)
+    rate.allow(MB, 0.0, 3000)
     came = fetch(rate, 3000, 6000, 20_000, 5)
     assert came[0][0] >= 3500
     assert in_second(came, 3000) < 0.75 * MB
@@ -141,13 +141,33 @@ def test_pace_grants_nothing_beyond_a_limit_that_has_fallen_until_a_second_is_wi
 @pytest.mark.parametrize("lent", [0, MB // 2])
 def test_pace_grants_its_floor_in_any_second_after_a_loan_has_ended(batch: int, lent: int) -> None:
     rate = PacedRate(8 * MB, 0)
-    rate.allow(8 * MB, float(MB))
+    rate.allow(8 * MB, float(MB), 0)
     fetch(rate, 0, 3000, batch, 5)
-    rate.allow(MB + lent, float(MB))
+    rate.allow(MB + lent, float(MB), 3000)
     came = fetch(rate, 3000, 6000, batch, 5)
     seconds = [in_second(came, at_ms) for at_ms in range(3000, 4000, 10)]
     assert min(seconds) >= 0.9 * MB
     assert max(seconds) <= MB + lent + batch
+
+
+def test_what_was_reserved_of_the_floor_and_did_not_arrive_may_be_granted_again() -> None:
+    rate = PacedRate(4 * MB, 0)
+    rate.allow(4 * MB, float(MB), 0)
+    fetch(rate, 0, 1000, 10_000, 10)
+    rate.allow(MB, float(MB), 1000)
+    assert rate.grant(1, MB, 1000) == 0
+    assert rate.grant(1, MB, 1050) == 50_000  # 50 ms of 1 MB/s
+    rate.reserve(50_000)
+    rate.settle(50_000, 20_000, 1050)
+    assert rate.grant(1, MB, 1050) == 30_000
+
+
+def test_a_rate_of_which_no_loan_has_ended_is_ready_when_a_second_is_within_it() -> None:
+    rate = PacedRate(MB, 0)
+    rate.allow(MB, float(MB), 0)
+    rate.record(MB, 0)
+    assert rate.ready_in_ms(20_000, 900) == 100
+    assert (rate.grant(20_000, MB, 999), rate.grant(20_000, MB, 1000)) == (0, 250_000)
 
 
 @pytest.mark.parametrize("limit", [100_000, MB, 4 * MB, 50 * MB])
@@ -159,7 +179,7 @@ def test_no_second_of_the_pace_exceeds_the_quota_and_one_batch(
 ) -> None:
     """Also of a rate that is a floor as a whole."""
     rate = PacedRate(limit, 0)
-    rate.allow(limit, floor * limit)
+    rate.allow(limit, floor * limit, 0)
     came = fetch(rate, 0, 20_000, batch, latency_ms)
     total = sum(size for _, size in came)
     # 20 s, and the bucket at the start or the debt at the end.
