@@ -85,8 +85,8 @@ class Engine:
         # What limiters have to pay for: how many bytes, which limiter of new names has paid them first, and what the
         # limiter itself had counted with them.
         self._advanced: dict[ScheduledLimiter, tuple[ScheduledLimiter, int, int]] = {}
-        # When saved bytes that have passed are paid for at the rate of the capacity, by quota key and broker.
-        self._spent_ms: dict[tuple[str, int], float] = {}
+        # The saved bytes that have passed last, and when, by quota key and broker.
+        self._spent: dict[tuple[str, int], tuple[int, int]] = {}
         self._names_bytes = 0  # of users and client ids
         self._now_ms = 0  # when clients were last looked at
         self.mutations = MutationQuotas(self)
@@ -322,11 +322,14 @@ class Engine:
         assert limiter.limiter_key is not None, "a limiter of a class has a key"
         key, _, broker = limiter.limiter_key
         capacity = self.definitions.capacity(key)
-        wait_ms = self._spent_ms.get((key, broker), 0.0) - now_ms
-        if capacity is None or wait_ms > 0:
-            return 0.0 if capacity is None else wait_ms
+        if capacity is None:
+            return 0.0
+        spent, spent_ms = self._spent.get((key, broker), (0, now_ms))
+        wait_ms = spent_ms + spent * 1000 / capacity.rate - now_ms
+        if wait_ms > 0:
+            return wait_ms
         if part:
-            self._spent_ms[key, broker] = now_ms + part * 1000 / capacity.rate
+            self._spent[key, broker] = part, now_ms
         return 0.0
 
     def charge(self, limiter: Lendable, part: int, now_ms: int) -> None:

@@ -12,7 +12,9 @@ others know only that it was announced keeps no place from them (`announced`). A
 for it: otherwise it would never pass beside a connection that always sends.
 
 Many names may save for as long as their requests are held. All of them together spend it at the rate of the capacity,
-one after the other, and not at one moment.
+one after the other, and not at one moment. They are in no order: the next one is the first that asks again when the one
+before it is paid for, and each asks every POLL_MS_MIN (`schedule`). While all together save at less than the rate of
+the capacity, as where promised rates shrink, none waits for long.
 
 A class so gets what it was promised, and gets it before a large request passes, not after it. What is saved is lost
 when the request has not come back for a while. It counts as used: a class that saves does not lend its rate.

@@ -547,3 +547,22 @@ def test_a_name_that_gets_an_entry_has_its_rate_at_once() -> None:
     altered.put(Entity(client_id="name-0"), {PRODUCE.key: 5.0 * MB}, "test")
     process.update(altered)
     assert passed_at_once(process, [(named, flow)]) >= 0.4 * 5 * MB
+
+
+def with_capacity(rate: float) -> Definitions:
+    return Definitions(
+        {Entity(capacity="cluster"): {PRODUCE.key: rate}, Entity(client_id=DEFAULT): {PRODUCE.key: 0.1 * MB}}
+    )
+
+
+def test_saved_bytes_that_have_passed_are_paid_for_by_a_capacity_that_was_raised() -> None:
+    process = Process(with_capacity(0.01 * MB))
+    process.begin()
+    _, limiter = process.engine.attach(process.client, 0)
+    assert isinstance(limiter, ScheduledLimiter)
+    assert process.engine.spend(limiter, 16 * MB, 0) == 0
+    # 16 MB at 10 kB/s are paid for in 1600 s, and at 8 MB/s in 2.
+    assert process.engine.spend(limiter, 0, 1000) == pytest.approx(1_599_000)
+    process.update(with_capacity(8.0 * MB))
+    assert process.engine.spend(limiter, 0, 1000) == pytest.approx(1000)
+    assert process.engine.spend(limiter, 0, 2000) == 0
