@@ -392,9 +392,9 @@ class Engine:
 
     def forget_newcomers(self, limiter: Borrowing, limiter_key: LimiterKey, now_ms: int) -> None:
         """Remove the limiter of new names, of which none is left, if its burst is full or no capacity is stated."""
-        found = self._limiters.get(limiter_key)
-        if found is not None and (not self.capacity(limiter_key) or limiter.unpaid_bytes(now_ms) <= 0):
-            self._remove_limiter(found)
+        if not self.capacity(limiter_key) or limiter.unpaid_bytes(now_ms) <= 0:
+            assert isinstance(limiter, ScheduledLimiter), "only these borrow"
+            self._remove_limiter(limiter)
 
     def release(self, limiter: Limiter, throttle: Throttle) -> None:
         """Detach a throttle from its limiter, which is removed with its last throttle. Called by the `Throttle`."""

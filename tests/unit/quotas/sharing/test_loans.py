@@ -566,3 +566,14 @@ def test_saved_bytes_that_have_passed_are_paid_for_by_a_capacity_that_was_raised
     process.update(with_capacity(8.0 * MB))
     assert process.engine.spend(limiter, 0, 1000) == pytest.approx(1000)
     assert process.engine.spend(limiter, 0, 2000) == 0
+
+
+def test_a_limiter_of_new_names_stays_where_one_before_it_is_forgotten() -> None:
+    before, process = Process(with_capacity(MB)), Process(with_capacity(MB))
+    before.begin()
+    process.begin()
+    (_, old), (_, found) = (one.engine.attach(one.client, 0) for one in (before, process))
+    assert isinstance(old, ScheduledLimiter)
+    assert old.limiter_key is not None
+    process.engine.forget_newcomers(old, old.limiter_key, 60_000)
+    assert process.engine.attach(process.client, 60_000) == (0.1 * MB, found)
