@@ -257,7 +257,7 @@ class Capacities:
         self._pools: dict[tuple[str, int], _Pool] = {}
         self._places: dict[str, tuple[str, int]] = {}  # of loan keys
         self._parts: dict[str, float] = {}  # those that differ from the default
-        self._divisions: dict[tuple[str, int], Iterator[int]] = {}  # those under way, the first one first
+        self._divisions: dict[tuple[str, int], Iterator[int]] = {}  # those under way, the next one first
         self._changes = 0  # of parts, with this call
 
     def begin(self) -> "Capacities":
@@ -296,14 +296,15 @@ class Capacities:
         """Divide the capacities again whose demands have changed.
 
         A call makes about STEPS_AT_ONCE steps. What changes while a division of many classes goes on is looked at with
-        the next one, as if it had come after it.
+        the next one, as if it had come after it; so are new terms, for which none begins while others go on.
 
         Args:
             changed: the keys whose demand or shares have changed since the last call.
         """
         quotas = self._quotas()
-        if self._read[0] is not quotas or self._read[1] != quotas.revision:
-            self._read = quotas, quotas.revision
+        altered = self._read[0] is not quotas or self._read[1] != quotas.revision
+        if altered and not self._divisions:
+            altered, self._read = False, (quotas, quotas.revision)
             self._read_terms(quotas, leases)
             self._resize_rates(leases, anew=bool(self._used))
         for key in changed:
@@ -313,7 +314,8 @@ class Capacities:
                 self._pools[place].due = True
         for place, pool in self._pools.items():
             gap_ms = LEND_MS if len(pool.classes) < _MANY else _MANY_MS
-            if pool.due and now_ms >= pool.divided_ms + gap_ms and place not in self._divisions:
+            due = pool.due and now_ms >= pool.divided_ms + gap_ms
+            if due and not altered and place not in self._divisions:
                 pool.due, pool.divided_ms = False, now_ms
                 self._divisions[place] = self._divide(pool, leases)
         self._go_on()
@@ -322,15 +324,16 @@ class Capacities:
             self._resize_rates(leases)
 
     def _go_on(self) -> None:
-        """Go on with the divisions that have begun, the first one first."""
+        """Go on with the divisions that have begun, in turn: a small one does not wait for a large one."""
         steps = self._changes = 0
         while self._divisions and steps + self._changes * _STEPS_A_CHANGE < STEPS_AT_ONCE:
             place, division = next(iter(self._divisions.items()))
+            del self._divisions[place]
             made = next(division, None)
             if made is not None:
                 steps += made
+                self._divisions[place] = division
                 continue
-            del self._divisions[place]
             pool = self._pools[place]
             steps += _STEPS_A_POOL + len(pool.classes) % _CHUNK * _STEPS_A_CLASS
             self._set_factors(place, pool)
@@ -396,7 +399,6 @@ class Capacities:
     def _read_terms(self, quotas: Quotas, leases: Leases) -> None:
         """Read the terms of all classes again, since definitions have changed."""
         keys, self._unplaced = self._unplaced, set()
-        self._divisions.clear()  # they begin again, with the new terms
         for place, pool in list(self._pools.items()):
             for one in list(pool.classes.values()):
                 found = stated_terms(one.quota_key, one.bucket, quotas)

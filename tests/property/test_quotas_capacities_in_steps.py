@@ -233,14 +233,37 @@ def test_a_division_over_several_calls_is_that_of_one(together: float, count: in
     assert (calls_max > 1) == (count > 1000)
 
 
-def test_new_terms_begin_a_division_again() -> None:
+def test_new_terms_are_used_once_a_division_has_ended() -> None:
     draw = Random(7)
     many = Many(draw, 3000, 0.9)
     many.capacities.lend(many, set(many.classes), 5 * LEND_MS)
+    many.divided_at_once()  # the one that has begun
     for key, one in many.classes.items():
         one.terms = many.terms_of[many.names[key]] = one.terms._replace(weight=draw.uniform(0.1, 5))
     many.revision = 2
-    for call in range(20):
+    for call in range(40):
         many.capacities.lend(many, set(), (10 + call) * LEND_MS)
     due = many.divided_at_once()
     assert {key: many.capacities(key) for key in due} == due
+
+
+def test_a_division_ends_where_definitions_change_all_the_time() -> None:
+    many = Many(Random(7), 3000, 0.9)
+    many.capacities.lend(many, set(many.classes), 5 * LEND_MS)
+    due = many.divided_at_once()
+    for call in range(31 * 3000 // STEPS_AT_ONCE):
+        many.revision += 1
+        many.capacities.lend(many, set(), (6 + call) * LEND_MS)
+        if {key: many.capacities(key) for key in due} == due:
+            return
+    raise AssertionError("no division has ended")
+
+
+def test_a_capacity_of_few_classes_does_not_wait_for_one_of_many() -> None:
+    many = Many(Random(7), 3000, 0.9)
+    few = loan_key(budget_key(("consumer_byte_rate", BucketKey(None, "few"), ALL_BROKERS)))
+    many.classes[few] = One(Terms(0.0, RATE), "unpromised", 1.0, 1.0)
+    many.terms_of["few"] = many.classes[few].terms
+    many.capacities.lend(many, set(many.classes) - {few}, 5 * LEND_MS)
+    many.capacities.lend(many, {few}, 6 * LEND_MS)
+    assert many.capacities(few) == 1
