@@ -9,7 +9,7 @@ its *loan key*, whose shares are parts of the capacity. The demand for a loan ke
                     else they shrink as the rates do: first those of names below a default, which are without a bound,
                     to what the others leave
     b  lent         what all g leave of the capacity, divided by weighted max-min fairness among the demands d - g; and
-                    what is left then, among those with waiting connections
+                    what is left then, among those that are short of it, else among all that borrow
 
 Guaranteed rates come first, without asking: a class that returns has its rate at once. Until loans are lowered, the
 capacity is then exceeded by that rate at most. A loan is raised only by what no lessee may be using, and a lessee that
@@ -41,7 +41,7 @@ from quotas.sharing.lease_values import Rank, Wish, factor_key, is_loan, loan_ke
 LEND_MS: Final = 50
 _RAISE_PART: Final = 0.002
 _LOWER_PART: Final = 0.005
-_RAISE_OWN_PART: Final = 0.04
+_RAISE_OWN_PART: Final = 0.02
 _LOWER_OWN_PART: Final = 0.1
 # A factor that is told is up to twice this below the real one, but at least a quarter of it, and never above it: a
 # change of it concerns all rates.
@@ -53,7 +53,7 @@ _MANY_MS: Final = 250
 # goes on with the next call if it needs more.
 STEPS_AT_ONCE: Final = 4000
 _CHUNK: Final = 500  # classes between two places where it may be interrupted
-_STEPS_A_CLASS: Final = 6
+_STEPS_A_CLASS: Final = 7
 _STEPS_A_POOL: Final = 20
 _STEPS_A_CHANGE: Final = 8  # of a part, which the lessor then divides among its lessees
 _WHOLE: Final[Mapping[Rank, float]] = {"named": 1.0, "default": 1.0, "unpromised": 1.0}
@@ -196,7 +196,8 @@ class _Class:
         bucket: None if its name is too long to be in a key; then it borrows nothing.
         rank: whose promise it is.
         promised: the rate that it has at any time, in bytes/s; a small one where none is promised.
-        waits: whether connections wait for more than its processes have of its rate.
+        borrows: whether a process of it wants more than it has of its rate.
+        is_short: whether connections wait although all that it has is used.
         lent: what it has beyond its rate, of what it wants.
         loan: the same with what it may have in addition, since nothing else wants it.
     """
@@ -209,7 +210,8 @@ class _Class:
     rank: Rank
     promised: float
     demand: float = 0.0
-    waits: bool = False
+    borrows: bool = False
+    is_short: bool = False
     rate: float = 0.0
     lent: float = 0.0
     loan: float = 0.0
@@ -459,7 +461,8 @@ class Capacities:
                 self._shrink(one, 1.0, leases)
             else:
                 one.demand = min(one.demand, one.most)
-                one.waits = wish is not None and wish.weight > 0 and one.quota_key not in REPLICATION_KEYS
+                one.borrows = wish is not None and wish.weight > 0 and one.quota_key not in REPLICATION_KEYS
+                one.is_short = wish is not None and wish.is_short
                 classes.append(one)
         left = yield from self._guarantee(pool, classes, max(0.0, pool.rate - exempt), leases)
         wanted = [one.demand - one.rate for one in classes]
@@ -467,14 +470,16 @@ class Capacities:
         loans = fill(wanted, weights, left)
         pool.left = max(0.0, left - sum(loans))
         yield (len(classes) + 1) // 2
-        if pool.left:
-            # Those with waiting connections may want more than they know.
-            more = [
-                one.most - one.rate - loan if one.waits and loan else 0.0
-                for one, loan in zip(classes, loans, strict=True)
-            ]
-            loans = list(map(add, loans, fill(more, weights, pool.left)))
-            yield (len(classes) + 1) // 2
+        # Those that wait may want more than they know; of the others a burst need not wait.
+        for short in (True, False):
+            rest = left - sum(loans)
+            if rest > 0:
+                more = [
+                    one.most - one.rate - loan if loan and one.borrows and one.is_short == short else 0.0
+                    for one, loan in zip(classes, loans, strict=True)
+                ]
+                loans = list(map(add, loans, fill(more, weights, rest)))
+                yield (len(classes) + 1) // 2
         yield from self._lend(pool, classes, loans, left, leases)
         for one, want in zip(classes, wanted, strict=True):
             one.lent = min(want, one.loan)
@@ -539,31 +544,46 @@ class Capacities:
     def _lend(
         self, pool: _Pool, classes: list[_Class], loans: list[float], left: float, leases: Leases
     ) -> Iterator[int]:
-        """Set which part of the capacity each class may borrow; a loan is raised by what no lessee may be using."""
+        """Set which part of the capacity each class may borrow: loans are lowered first.
+
+        Then they are raised by what no lessee may be using. What it may be using rises up to its loan at any time, so
+        this counts as used, and may be read over several calls.
+        """
+        wanted = sum(max(one.loan, loan) for one, loan in zip(classes, loans, strict=True))
+        short = wanted > left + pool.rate * _RAISE_PART
+        for index, (one, loan) in enumerate(zip(classes, loans, strict=True)):
+            if index and not index % _CHUNK:
+                yield _CHUNK
+            if loan < one.loan and (not loan or _matters(one.loan, loan, pool.rate, short=short)):
+                self._set_loan(pool, one, loan, leases)
         used: list[float] = []
         for index, one in enumerate(classes):
             if index and not index % _CHUNK:
                 yield _CHUNK
-            used.append(leases.used(one.key) * pool.rate)
+            used.append(max(one.loan, leases.used(one.key) * pool.rate))
         raised = [max(0.0, loan - now) for loan, now in zip(loans, used, strict=True)]
         free, wanted = max(0.0, left - sum(used)), sum(raised)
         scale = min(1.0, free / wanted) if wanted else 0.0
-        exceeded = sum(used) > left
-        pool.due |= wanted > free + pool.rate * _RAISE_PART or exceeded
-        for index, (one, loan, now, more) in enumerate(zip(classes, loans, used, raised, strict=True)):
+        pool.due |= wanted > free + pool.rate * _RAISE_PART or sum(used) > left
+        for index, (one, now, more) in enumerate(zip(classes, used, raised, strict=True)):
             if index and not index % _CHUNK:
                 yield _CHUNK
-            lent = now + more * scale if more else loan
-            if loan and not exceeded and not _matters(one.loan, lent, pool.rate):
-                continue
-            one.loan = lent
-            self._set(one.key, min(1.0, lent / pool.rate), 0.0, leases)
+            if more * scale and _matters(one.loan, now + more * scale, pool.rate):
+                self._set_loan(pool, one, now + more * scale, leases)
+
+    def _set_loan(self, pool: _Pool, one: _Class, loan: float, leases: Leases) -> None:
+        one.loan = loan
+        self._set(one.key, min(1.0, loan / pool.rate), 0.0, leases)
 
 
-def _matters(before: float, after: float, capacity: float) -> bool:
-    """Whether the change of a loan is worth a message."""
-    if after > before:
-        return after - before >= min(_RAISE_PART * capacity, _RAISE_OWN_PART * after)
+def _matters(before: float, after: float, capacity: float, *, short: bool = False) -> bool:
+    """Whether the change of a loan is worth a message.
+
+    Args:
+        short: whether another class lacks what this one does not want.
+    """
+    if after > before or short:
+        return abs(after - before) >= min(_RAISE_PART * capacity, _RAISE_OWN_PART * max(before, after))
     return before > after and before - after >= min(_LOWER_PART * capacity, _LOWER_OWN_PART * before)
 
 

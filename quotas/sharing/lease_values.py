@@ -31,6 +31,8 @@ LIVE_MS: Final = 500
 GONE_MS: Final = LIVE_MS + LIVE_MS // 50 + 10
 KEYS_MAX: Final = 10_000  # with shares of their own; the clients of further keys have the default share
 WEIGHT_MAX: Final = 1e9
+# Added to a weight: a binary fraction, so that sums of it and of whole weights are exact.
+SHORT: Final = 2.0**-20
 LOAN_MARK: Final = "+"
 LOAN_MS: Final = 1000
 FACTOR_MARK: Final = "*"
@@ -154,11 +156,17 @@ class Wish(NamedTuple):
 
     Args:
         wanted: the share (0 to 1) that it could use; 1 while its connections wait for more.
-        weight: the number of connections that want it, so that connections are equal wherever they are.
+        weight: the number of connections that want it, so that connections are equal wherever they are. In a demand
+            for a loan SHORT is added while they wait although all is used, and remains in the sums over lessees.
     """
 
     wanted: Share
     weight: Annotated[float, Meta(ge=0, le=WEIGHT_MAX)]
+
+    @property
+    def is_short(self) -> bool:
+        """Whether connections wait although all is used, where that is said."""
+        return self.weight % 1 > 0
 
 
 class Report(NamedTuple):

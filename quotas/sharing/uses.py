@@ -16,13 +16,14 @@ their turns in what is sent at once.
                            together are paid for before much is lent to them, which they would not use
 
 Beyond its own rate, it is lent to the processes whose demand is larger than their share of the rate: the weight of a
-demand is their number of waiting connections, and 0 elsewhere.
+demand is their number of waiting connections (at least 1), and 0 elsewhere. While the class has not enough, SHORT is
+added to it: what no demand wants goes to such classes first.
 """
 
 from typing import Final
 
 from quotas.limiters.limiter import Borrowing
-from quotas.sharing.lease_values import Wish
+from quotas.sharing.lease_values import SHORT, Wish
 
 # What a class uses is measured at least so far apart, and averaged over about the second time.
 USE_MS: Final = 100
@@ -44,8 +45,10 @@ _MORE_MIN: Final = 0.01
 BACK_MS: Final = 300
 # What a class that has enough may use beyond what it uses now.
 _GROWTH: Final = 1.03
-# A demand that differs by less than this part is not worth a message; a smaller part of a capacity is none.
+# A demand that differs by less than this part is not worth a message; a smaller part of a capacity is none. One that is
+# stated too high keeps a loan from others.
 _DEMAND_PART: Final = 0.03
+_DEMAND_LOWER_PART: Final = 0.01
 _DEMAND_MIN: Final = 1e-5
 # A number of waiting connections that differs by less than this part is not worth a message.
 _WEIGHT_PART: Final = 8
@@ -54,16 +57,17 @@ _WEIGHT_PART: Final = 8
 def differs(before: Wish | None, wish: Wish | None) -> bool:
     """Whether a demand differs from the reported one by enough for a message.
 
-    >>> [differs(Wish(0.5, 1), wish) for wish in (Wish(0.51, 1), Wish(0.52, 1), Wish(0.5, 0), None)]
-    [False, True, True, True]
+    >>> [differs(Wish(0.5, 1), wish) for wish in (Wish(0.51, 1), Wish(0.52, 1), Wish(0.49, 1), Wish(0.5, 0), None)]
+    [False, True, True, True, True]
     """
     if before is None or wish is None:
         return before is not wish
-    if (before.weight == 0) != (wish.weight == 0):
+    if (before.weight == 0) != (wish.weight == 0) or before.is_short != wish.is_short:
         return True
-    return abs(wish.wanted - before.wanted) > _DEMAND_PART * before.wanted or abs(
-        wish.weight - before.weight
-    ) >= max(1, before.weight // _WEIGHT_PART)
+    part = _DEMAND_PART if wish.wanted > before.wanted else _DEMAND_LOWER_PART
+    return abs(wish.wanted - before.wanted) > part * before.wanted or abs(wish.weight - before.weight) >= max(
+        1, before.weight // _WEIGHT_PART
+    )
 
 
 class Use:
@@ -166,7 +170,7 @@ class Use:
         self._measure(now_ms)
         own = self.limiter.limit * share / self.capacity
         wanted = self._wanted(waiting, own, now_ms)
-        weight = max(1, waiting) if wanted > own else 0
+        weight = max(1, waiting) + SHORT * (self._enough_ms < now_ms) if wanted > own else 0
         wish = Wish(min(1.0, wanted), weight) if wanted > _DEMAND_MIN else None
         if not differs(self.wish, wish):
             return False

@@ -577,3 +577,34 @@ def test_a_limiter_of_new_names_stays_where_one_before_it_is_forgotten() -> None
     assert old.limiter_key is not None
     process.engine.forget_newcomers(old, old.limiter_key, 60_000)
     assert process.engine.attach(process.client, 60_000) == (0.1 * MB, found)
+
+
+def test_a_class_that_comes_late_has_what_twenty_others_leave() -> None:
+    own = {PRODUCE.key: 1000.0, CEILINGS[PRODUCE.key]: 8.0 * MB}
+    names = [f"name-{number}" for number in range(20)]
+    definitions = Definitions({Entity(capacity="cluster"): {PRODUCE.key: 8 * MB}, Entity(client_id="a"): own})
+    for name in names:
+        definitions.put(Entity(client_id=name), own, "test")
+    process = Process(definitions)
+    process.begin()
+    clients = [process.engine.client("", name, 1).produce for name in names]
+    flows = [client.flow() for client in clients]
+    passed = 0
+    next_ms = dict.fromkeys((*clients, process.client), 0)
+    flow_of = dict(zip((*clients, process.client), (*flows, process.flow), strict=True))
+    for _ in range(1600):
+        process.now_ms += 10
+        if process.now_ms % 50 == 0:
+            process.step()
+        late = process.now_ms > 4000
+        # The twenty want all at first; then 3.2 kB in 10 ms, 0.8 of a twentieth of the capacity.
+        for client in (*clients, process.client) if late else clients:
+            while process.now_ms >= next_ms[client]:
+                decision = client.produce(flow_of[client], 3200, process.now_ms)
+                pause_ms = 10 if late and client is not process.client else 0
+                next_ms[client] = decision.hold_until_ms or process.now_ms + max(
+                    decision.throttle_ms, pause_ms
+                )
+                passed += 3200 * (process.now_ms > 12_000 and not decision.hold_until_ms)
+    # Each of the twenty is lent 3 % more than it uses, so that it can grow, and up to 1 % from before.
+    assert 0.96 * 8 * MB <= passed / 4 <= 8 * MB
