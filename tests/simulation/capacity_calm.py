@@ -30,6 +30,7 @@ class Run(NamedTuple):
 
     Args:
         offered: bytes/s of a class that wants no more than that; None: it wants all.
+        consumes: whether all consume; a response has up to what its connection may have at once.
         bursty: whether any of those sends much at once, and then nothing for longer than use is averaged.
         away: those that came at RETURN_MS.
     """
@@ -41,6 +42,7 @@ class Run(NamedTuple):
     offered: dict[str, float | None]
     away: frozenset[str]
     processes: int
+    consumes: bool
     bursty: bool
 
     @property
@@ -94,7 +96,8 @@ def run(seed: int, parts: int = 1) -> Run:
         )
         world.world.add(options, connections)
     world.world.run(28_000)
-    return Run(world, case.terms, case.sizes, each, offered, frozenset(away), members * workers, bursty)
+    processes = members * workers
+    return Run(world, case.terms, case.sizes, each, offered, frozenset(away), processes, consumes, bursty)
 
 
 def problems(seed: int, parts: int = 1) -> Iterator[str]:
@@ -127,6 +130,11 @@ def _divided(found: Run, from_ms: int, away: frozenset[str]) -> Iterator[str]:
         if name not in away:
             yield from _class(found, name, part, used[name], grain, from_ms)
     grains = sum(found.sizes.values()) * found.processes * 1000 / WINDOW_MS
+    if (
+        found.consumes
+    ):  # connections may have their responses at the same moments, just before the window and after it
+        largest = max((record.size for record in world.world.records), default=0)
+        grains = largest * sum(found.connections.values()) * 1000 / WINDOW_MS
     wanted = sum(part.rate + part.lent for part in parts.values())
     # Requests as large as a second of their class's rate, seconds apart: a loan comes when they are nearly paid for.
     if sum(used.values()) < (0.94 if found.bursty else 0.97) * wanted - grains:
