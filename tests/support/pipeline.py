@@ -73,4 +73,5 @@ def write_ingested(store: Store, rows: Mapping[str, Any], clock_ms: tuple[int, i
         writer.table("requests", spark.createDataFrame(table))
         clock = [("p", 0, count, *clock_ms, 0, 0)]
         writer.table("processes", spark.createDataFrame(clock, ddl(TABLES["ingest/processes"])))
+        writer.table("problems", spark.createDataFrame([], ddl(TABLES["ingest/problems"])))
         writer.put("settings.json", json.dumps({"by": "client-id"}))
