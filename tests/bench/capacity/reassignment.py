@@ -422,7 +422,7 @@ def report(found: Found) -> Outcome:
     columns = {name: partial(cell, found) for name, cell in _ROW.items()}
     title = f"A reassignment of {MOVED // MB} MB to each of three brokers, cards of {CARD // MB} MB/s"
     note = (
-        f"A capacity of {CAPACITY // MB} MB/s of what each broker takes in, a floor of {FLOOR // MB} MB/s. In the "
+        f"A capacity of {CAPACITY / MB:g} MB/s of what each broker takes in, a floor of {FLOOR / MB:g} MB/s. In the "
         f"surge producers and replicas in sync leave {left() / MB:.1f} MB/s of it."
     )
     table = tabulate(title, found.days(), columns, note)
