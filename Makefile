@@ -136,9 +136,9 @@ compiled-sockets: compiled
 test-hostile: jars ## Every attack in its short form
 	$(PYTEST) --doctest-modules --numprocesses 2 --dist loadfile tests/hostile $(ARGS)
 
-# In four processes with three brokers each: these tests wait half of the time. A module stays whole, since what is dear
+# In three processes with three brokers each: these tests wait half of the time. A module stays whole, since what is dear
 # in it is set up once. All four kinds in one go, or there would be four ends to wait for.
-WAITING := --numprocesses 4 --dist loadfile --no-loadscope-reorder
+WAITING := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-brokers
 test-brokers: jars languages ## integration, interop, oracle and packaging
