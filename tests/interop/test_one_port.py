@@ -12,20 +12,18 @@ from typing import Final
 
 import pytest
 
-from tests.cluster import HOST, Cluster, free_ports, processes
+from tests.cluster import HOST, Cluster, free_ports
 from tests.conftest import CreateTopic
 from tests.interop.conftest import Target, available
 from tests.interop.families import FAMILIES, Family
 from tests.interop.runs import Crowd, options
 from tests.interop.test_families import PARTITIONS, every_compression, transactions
-from tests.support.gateways import ADDRESSES, accepts, available_haproxy
+from tests.support.gateways import ADDRESSES, accepts, available_haproxy, running_haproxy
 from tests.support.one_port import BOOTSTRAP, Site, broker_name
 from tests.support.proxy_process import ROOT, SluicePorts, SluiceProcess
-from tests.support.waiting import until
 
 _SHIPPED: Final = ROOT / "docker" / "haproxy" / "one-port.cfg"
 _RUN_SECONDS_MAX: Final = 60.0
-_READY_SECONDS_MAX: Final = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +92,8 @@ def test_haproxy_passes_names_on_to_two_gateways(
     kafka: Cluster, site: Site, crowd: Crowd, create_topic: CreateTopic, tmp_path: Path
 ) -> None:
     """The configuration of docker/haproxy, with PROXY headers; clients see HAProxy's port, not the gateways'."""
-    haproxy, librdkafka = available_haproxy(), available(FAMILIES[1])
+    available_haproxy()
+    librdkafka = available(FAMILIES[1])
     port, backend_port = free_ports(2)
     running: list[SluiceProcess] = []
     admins: dict[str, int] = {}
@@ -114,20 +113,14 @@ def test_haproxy_passes_names_on_to_two_gateways(
             admins[address] = settings.ports.admin
         for sluice in running:
             sluice.wait_ready()
-        path, log = tmp_path / "haproxy.cfg", tmp_path / "haproxy.log"
-        path.write_text(configuration(port, backend_port, admins))
-        child = processes.start([haproxy, "-db", "-f", str(path)], log=log)
-        try:
-            until(lambda: accepts(port) or child.poll() is not None, "haproxy accepts", _READY_SECONDS_MAX)
-            assert child.poll() is None, log.read_text()
+        text = configuration(port, backend_port, admins)
+        with running_haproxy(text, tmp_path, lambda: accepts(port)):
             topic = create_topic(partitions=PARTITIONS, replication=3)
             client, target = over_names(librdkafka, site), target_of(site, port, kafka)
             every_compression(client, target, crowd, topic)
             # A name that is not among its own is closed by HAProxy, and seen by no gateway.
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 site.connect(port, "other.test")
-        finally:
-            processes.kill(child)
         assert [sluice.connection_errors() for sluice in running] == [{}, {}]
         assert all(sluice.metric("sluice_connections_opened_total") > 0 for sluice in running)
     finally:

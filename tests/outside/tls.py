@@ -4,16 +4,12 @@ Each name has an address of loopback. What connects there without TLS goes on to
 with TLS and with this name in the hello.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final
 
-from tests.cluster import HOST, Address, processes
-from tests.support.gateways import accepts, haproxy
-from tests.support.waiting import until
-
-_READY_SECONDS_MAX: Final = 20.0
+from tests.cluster import HOST, Address
+from tests.support.gateways import accepts, running_haproxy
 
 
 def configuration(port: int, names: Mapping[Address, str], ca_file: Path) -> str:
@@ -30,8 +26,9 @@ def configuration(port: int, names: Mapping[Address, str], ca_file: Path) -> str
     )
 
 
-@contextmanager
-def added(port: int, names: Mapping[Address, str], ca_file: Path, directory: Path) -> Iterator[None]:
+def added(
+    port: int, names: Mapping[Address, str], ca_file: Path, directory: Path
+) -> AbstractContextManager[None]:
     """Run HAProxy.
 
     Args:
@@ -39,13 +36,5 @@ def added(port: int, names: Mapping[Address, str], ca_file: Path, directory: Pat
         names: what the hello has, by where the suite connects.
         directory: for its configuration and its log.
     """
-    path, log = directory / "haproxy.cfg", directory / "haproxy.log"
-    path.write_text(configuration(port, names, ca_file))
-    child = processes.start([haproxy(), "-db", "-f", str(path)], log=log)
     host, own = next(iter(names))
-    try:
-        until(lambda: accepts(own, host) or child.poll() is not None, "HAProxy accepts", _READY_SECONDS_MAX)
-        assert child.poll() is None, f"HAProxy does not serve\n{log.read_text()}"
-        yield
-    finally:
-        processes.kill(child)
+    return running_haproxy(configuration(port, names, ca_file), directory, lambda: accepts(own, host))

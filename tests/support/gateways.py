@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -181,14 +181,32 @@ class Gateways:
         )
 
     def _start_haproxy(self) -> None:
-        path = self._directory / "haproxy.cfg"
         admins = {address: self._settings[address].ports.admin for address in ADDRESSES}
-        path.write_text(configuration(self._first, self._count, admins))
-        log = self._directory / "haproxy.log"
-        child = processes.start([haproxy(), "-db", "-f", str(path)], log=log)
-        self._stack.callback(processes.kill, child)
-        until(lambda: accepts(self._first) or child.poll() is not None, "haproxy accepts", _READY_SECONDS_MAX)
-        assert child.poll() is None, f"haproxy does not serve\n{log.read_text()}"
+        text = configuration(self._first, self._count, admins)
+        self._stack.enter_context(running_haproxy(text, self._directory, lambda: accepts(self._first)))
+
+
+@contextlib.contextmanager
+def running_haproxy(
+    text: str, directory: Path, serves: Callable[[], bool], *, seconds: float = _READY_SECONDS_MAX
+) -> Iterator[None]:
+    """Run HAProxy.
+
+    Args:
+        text: its configuration.
+        directory: for that and for its log.
+        serves: whether it does.
+        seconds: within which it has to.
+    """
+    path, log = directory / "haproxy.cfg", directory / "haproxy.log"
+    path.write_text(text)
+    child = processes.start([haproxy(), "-db", "-f", str(path)], log=log)
+    try:
+        until(lambda: serves() or child.poll() is not None, "HAProxy serves", seconds)
+        assert child.poll() is None, f"HAProxy does not serve\n{log.read_text()}"
+        yield
+    finally:
+        processes.kill(child)
 
 
 def accepts(port: int, host: str = HOST) -> bool:

@@ -17,8 +17,8 @@ from math import inf
 from pathlib import Path
 from typing import Final, Self
 
-from tests.cluster import HOST, free_port, processes
-from tests.support.gateways import haproxy
+from tests.cluster import HOST, free_port
+from tests.support.gateways import running_haproxy
 from tests.support.proxy_process import (
     BROKER_ID_MAX,
     ROOT,
@@ -256,19 +256,14 @@ class Pods:
             for generation in range(len(self.trees))
             for number in range(self.count)
         ]
-        path = self.directory / "service.cfg"
-        path.write_text(configuration(self._ports.bootstrap, BROKER_ID_MAX + 2, self._control_port, names))
-        log = self.directory / "service.log"
-        child = processes.start([haproxy(), "-db", "-f", str(path)], log=log)
-        self._stack.callback(processes.kill, child)
+        text = configuration(self._ports.bootstrap, BROKER_ID_MAX + 2, self._control_port, names)
 
         def serves() -> bool:
             with contextlib.suppress(OSError):
                 return bool(self._order("show info"))
-            return child.poll() is not None
+            return False
 
-        until(serves, "HAProxy serves", _READY_SECONDS_MAX)
-        assert child.poll() is None, f"HAProxy does not serve\n{log.read_text()}"
+        self._stack.enter_context(running_haproxy(text, self.directory, serves, seconds=_READY_SECONDS_MAX))
 
     def _start(self, number: int, generation: int) -> Pod:
         host, tree = address(number, generation), self.trees[generation]
