@@ -25,7 +25,7 @@ from offline.advice.evaluation import (
 from offline.errors import InputError
 from offline.inputs import Recorded, Truth
 from offline.jobs import demand, ingest
-from offline.jobs.measured import span_of
+from offline.jobs.measured import exactly, span_of
 from offline.options import EvaluateOptions, IngestOptions
 from offline.report.evaluation import Evaluation, between, evaluation_page
 from offline.schemas import TABLES, ddl
@@ -114,19 +114,14 @@ def _hogs(truth: Truth, seconds: int) -> dict[Name, tuple[float, float]]:
     }
 
 
-def _exactly(value: Column) -> Column:
-    """Return it as a decimal: a sum of fractions depends on their order, which is another in each run on a cluster."""
-    return value.cast("decimal(28,12)")
-
-
 def _added(values: Column) -> Column:
-    return F.sum(_exactly(values)).cast("double")
+    return F.sum(exactly(values)).cast("double")
 
 
 def _fronts(scores: DataFrame) -> list[dict[str, Any]]:
     """Return slack and waits of each recommender at each multiple of its quotas, means over scores."""
     key = ("recording", "horizon", "recommender", "factor")
-    means = (F.avg(_exactly(F.col(name))).cast("double").alias(name) for name in ("slack", "waited"))
+    means = (F.avg(exactly(F.col(name))).cast("double").alias(name) for name in ("slack", "waited"))
     behaving = scores.filter("behaves").groupBy(*key).agg(*means)
     return [row.asDict() for row in behaving.orderBy(*key).collect()]
 
@@ -181,7 +176,7 @@ def _caught(said: DataFrame) -> dict[tuple[str, int, str], dict[str, Any]]:
     hogs = bad.groupBy(*key).agg(
         F.count("*").alias("hogs"),
         F.avg("hurt").alias("caught"),
-        F.avg(_exactly(F.least(F.col("quota") / F.col("need"), F.lit(1.0)))).cast("double").alias("passed"),
+        F.avg(exactly(F.least(F.col("quota") / F.col("need"), F.lit(1.0)))).cast("double").alias("passed"),
     )
     others = said.filter("behaves").join(
         F.broadcast(when), on=["recording", "source", "horizon", "origin"], how="left_semi"

@@ -1,4 +1,4 @@
-"""The results of earlier stages that `recommend` and `report` collect on the driver: aggregated, so they are small."""
+"""The results of earlier stages that later ones collect on the driver: aggregated, so they are small."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from offline.advice.limits import Client, need_of
@@ -15,6 +15,11 @@ from offline.store import Store
 from offline.transforms.loads import BLOCK_S, at_levels, peaks
 
 _WAITS: Final = ("throttle_ms", "idle_ms")
+
+
+def exactly(fractions: Column) -> Column:
+    """Return them as decimals: a sum of fractions depends on their order, which is another in each run on a cluster."""
+    return fractions.cast("decimal(28,12)")
 
 
 @dataclass(frozen=True, slots=True)

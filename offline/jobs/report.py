@@ -12,7 +12,7 @@ from commandline.amounts import rate
 from offline.advice.explain import KEYS, amount
 from offline.advice.limits import client_name
 from offline.jobs.ingest import format_problem
-from offline.jobs.measured import Span, backtest_settings, span_of
+from offline.jobs.measured import Span, backtest_settings, exactly, span_of
 from offline.options import Goal, RecommendSettings, read_settings
 from offline.report import Report, page
 from offline.report.content import Curve, Direction, Heavy, Shared
@@ -207,8 +207,7 @@ def _step(span: Span) -> Column:
 
 
 def _hours(source: Store, of_way: Any) -> list[float]:
-    # As decimals: a sum of fractions depends on their order, which is another in each run on a cluster.
-    total = F.sum(F.col("bytes_per_second").cast("decimal(28,6)")).alias("total")
+    total = F.sum(exactly(F.col("bytes_per_second"))).alias("total")
     rows = source.read("demand/diurnal").filter(of_way).groupBy("hour").agg(total).collect()
     by_hour = {row["hour"]: float(row["total"]) for row in rows}
     return [by_hour.get(hour, 0.0) for hour in range(24)]
