@@ -75,9 +75,8 @@ class Lessee:
         self._number = 0
         self._applied = 0
         self._acknowledged = 0  # the version that was reported as applied
-        self._changed_with = (
-            0  # the version of the last grants that changed a share: only these are waited for
-        )
+        # The version of the last grants that changed a share: only these are waited for.
+        self._changed_with = 0
         self._sent: deque[tuple[int, int]] = deque(maxlen=_SENT_MAX)
         self._opened_cut_off = False  # whether it was cut off when it said what it was using
         self._opening = 0  # the number of the report that opens the session; 0: none was sent

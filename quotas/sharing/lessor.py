@@ -111,13 +111,16 @@ class KeyShares:
         """Return the largest share of the key that a lessee may be using, with any change that it has not
         acknowledged.
         """
-        default = 0.0 if self._default is None else self._default.upper(lessee)
-        return self.parts[lessee].upper(default)
+        part = self.parts[lessee]
+        if part.share is not None and not part.version:
+            return part.share  # as nearly always: its default share does not matter
+        return part.upper(0.0 if self._default is None else self._default.upper(lessee))
 
     def used(self) -> float:
         """Return the largest share that all lessees together may be using."""
         used = 0.0
         for lessee, part in self.parts.items():
+            # `upper` written out: a division reads this twice for each class, and a call would double its time.
             share = part.share
             used += self.upper(lessee) if share is None or part.version else share
         return used
@@ -441,11 +444,9 @@ class Lessor:
         loans, rates = self._keys.get(key), self._keys.get(rate_key(key), self._default)
         met = rest = 0.0
         for lessee, part in () if loans is None else loans.parts.items():
-            wish, of_rate = part.wish, rates.parts[lessee]
+            wish = part.wish
             if wish is not None:
-                share = of_rate.share
-                upper = rates.upper(lessee) if share is None or of_rate.version else share
-                wanted, own = wish.wanted * capacity, upper * rate
+                wanted, own = wish.wanted * capacity, rates.upper(lessee) * rate
                 met += min(wanted, own)
                 rest += max(0.0, wanted - own) if wish.weight else 0.0
         return met, rest
