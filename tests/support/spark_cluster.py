@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -38,8 +38,11 @@ _DEPLOY: Final = "org.apache.spark.deploy"
 _EXECUTOR: Final = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 # What every process of the cluster inherits.
 _INHERITED: Final = ("PATH", "JAVA_HOME", "LANG")
-# Long enough that Spark gives a stopped executor tasks; a stage waits for them, so that it cannot end before the kill.
+# A stage reads and plans before its first job, and a job that runs already gives a stopped executor tasks as well.
+_JOB_S_MAX: Final = 10.0
+# From then on, long enough that Spark gives it tasks; a stage waits for them, so that it cannot end before the kill.
 _STOPPED_S: Final = 2.0
+_JOB_STARTS: Final = b'"Event":"SparkListenerJobStart"'
 # Lines of `evaluate` begin with other words, too.
 _STAGE: Final = re.compile(r"(ingest|demand|backtest|recommend|report|evaluate): ")
 
@@ -71,11 +74,14 @@ class SparkCluster:
         return [pid for worker in self._workers for pid in family(worker.pid)]
 
     def kill_executor(self) -> None:
-        """Stop the oldest executor, let Spark give it tasks meanwhile, and kill it (SIGKILL)."""
+        """Stop the oldest executor, let Spark begin a job and give it tasks meanwhile, and kill it (SIGKILL)."""
         until(self.executors, "the cluster has an executor")
         victim = self.executors()[0]
+        begun = self._jobs()
         os.kill(victim, signal.SIGSTOP)
         try:
+            with suppress(AssertionError):
+                until(lambda: self._jobs() > begun, seconds=_JOB_S_MAX)
             time.sleep(_STOPPED_S)
         finally:
             os.kill(victim, signal.SIGKILL)
@@ -83,6 +89,10 @@ class SparkCluster:
     def event_log(self) -> Path:
         """Return the event log of the application that began last."""
         return max((self.directory / "events").iterdir(), key=lambda path: path.stat().st_mtime)
+
+    def _jobs(self) -> int:
+        """Return how many jobs the application has begun; Spark writes these events at once."""
+        return self.event_log().read_bytes().count(_JOB_STARTS)
 
 
 @contextmanager
