@@ -145,5 +145,10 @@ def verify(tree: Path) -> None:
 
 
 def environment(tree: Path) -> dict[str, str]:
-    """Return the environment in which a tree's own proxy starts."""
-    return {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}  # one order of sets on both sides
+    """Return the environment in which a tree's own proxy starts: its sources, since only a checkout is compiled."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(tree),
+        "SLUICE_PURE": "1",
+        "PYTHONHASHSEED": "0",  # one order of sets on both sides
+    }
