@@ -42,11 +42,10 @@ _BATCH: Final = Struct(">qi").unpack_from
 _BATCH_HEAD_BYTES: Final = 12
 _OFFSET: Final = Struct(">q").unpack_from
 _OFFSET_BYTES: Final = 8
-# Where the fields of a response since version 13 are if its header has no tags and its counts take one byte.
+# Where the fields of a flexible response are if its header has no tags and its counts take one byte.
 _HEADER_TAGS_AT: Final = 8
 _FIRST_TOPIC_AT: Final = 20
-_FIRST_PARTITION_AT: Final = 37
-_FIRST_BATCH_END_MAX: Final = _FIRST_PARTITION_AT + _RECORDS_AT + 5 + _BATCH_HEAD_BYTES
+_FIRST_BATCH_END_MAX: Final = _RECORDS_AT + 5 + _BATCH_HEAD_BYTES  # from the partition on
 # The most topics, and the most partitions without records, that are read to find the first batch.
 PARTITIONS_READ_MAX: Final = 64
 # The most statuses before the reader must take them: one costs up to 6 us if it counts against two rates.
@@ -265,20 +264,26 @@ def first_batch_bytes(buf: bytearray | memoryview, pos: int, end: int, version: 
     Returns 0 if there is none before `end`, nor in the first PARTITIONS_READ_MAX topics and partitions.
     """
     if (  # the usual one, for a seventh of the time
-        version >= _TOPIC_IDS_SINCE
-        and end - pos > _FIRST_BATCH_END_MAX
+        version >= FLEXIBLE
+        and end - pos > _FIRST_TOPIC_AT
         and not buf[pos + _HEADER_TAGS_AT]
         and 1 < buf[pos + _FIRST_TOPIC_AT - 1] < 128
-        and 1 < buf[pos + _FIRST_PARTITION_AT - 1] < 128
-        and buf[pos + _FIRST_PARTITION_AT + _ABORTED_AT] <= 1
-        and buf[pos + _FIRST_PARTITION_AT + _RECORDS_AT] > 127  # more than 127 bytes
     ):
-        pos += _FIRST_PARTITION_AT + _RECORDS_AT + 1
-        last = pos + 3
-        while buf[pos] > 127 and pos < last:
-            pos += 1
-        following: int = _BATCH(buf, pos + 1)[1]
-        return max(0, following) + _BATCH_HEAD_BYTES
+        topic = 16 if version >= _TOPIC_IDS_SINCE else buf[pos + _FIRST_TOPIC_AT]  # the bytes of its id or name
+        partition = pos + _FIRST_TOPIC_AT + topic + 1
+        if (
+            topic < 128
+            and end - partition > _FIRST_BATCH_END_MAX
+            and 1 < buf[partition - 1] < 128
+            and buf[partition + _ABORTED_AT] <= 1
+            and buf[partition + _RECORDS_AT] > 127  # more than 127 bytes
+        ):
+            records = partition + _RECORDS_AT + 1
+            last = records + 3
+            while buf[records] > 127 and records < last:
+                records += 1
+            following: int = _BATCH(buf, records + 1)[1]
+            return max(0, following) + _BATCH_HEAD_BYTES
     try:
         return _first_batch_bytes(buf, pos, end, version)
     except WireError:
