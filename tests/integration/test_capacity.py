@@ -1,6 +1,7 @@
 """A capacity before real brokers: the sentence, `/v1`, the metrics and an event say what the clients have.
 
 Rates are those of the acknowledged records; bounds are wide, since the brokers share the machine with everything else.
+One process, groups, and clients without a limit: `tests/component/proxy/process/test_capacities.py`.
 """
 
 import time
@@ -27,14 +28,14 @@ TERMS: dict[str, dict[str, float]] = {
 LOADS = 4  # of each client
 
 
-@pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
-def sluice(request: pytest.FixtureRequest, kafka: Cluster, tmp_path: Path) -> Iterator[SluiceProcess]:
+@pytest.fixture
+def sluice(kafka: Cluster, tmp_path: Path) -> Iterator[SluiceProcess]:
     settings = SluiceSettings(
         kafka.bootstrap(),
         quotas={"policy": "schedule", "scope": "cluster"},
         client_quotas=TERMS,
         quotas_text=f'[[capacity]]\nscope = "cluster"\nin = {CAPACITY}\n',
-        sections={"process": {"workers": request.param}},
+        sections={"process": {"workers": 2}},
     )
     with SluiceProcess.configured(settings, tmp_path) as process:
         yield process
@@ -103,20 +104,3 @@ def test_what_is_said_of_a_capacity_is_what_clients_have(
 
 def events(sluice: SluiceProcess) -> set[str]:
     return {one["kind"] for one in sluice.document("/v1/events")["events"]}
-
-
-def test_client_that_nothing_is_promised_waits_for_what_others_leave(
-    sluice: SluiceProcess, create_topic: CreateTopic
-) -> None:
-    topic = create_topic(partitions=3)
-    with ExitStack() as stack:
-        for name in ("a", "b", "new"):
-            loads(sluice, topic, name, stack)
-        until(lambda: capacity(sluice)["waiting"] == 3, "all wait")
-        time.sleep(10)
-        found = sluice.document("/v1/client?client_id=new&window=10")
-    assert found["rule"]["entity"] == "capacity 'cluster'"
-    assert found["rule"]["value"] == CAPACITY
-    assert found["level"]["entity"] == "clients without a limit"
-    assert "no rate is promised to it, and it had " in found["sentence"]
-    assert "All clients without a limit share that." in found["sentence"]

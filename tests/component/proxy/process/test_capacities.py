@@ -76,6 +76,10 @@ producer_byte_rate_ceiling = {0.6 * MB}
 """
 
 
+# One process says the same: the first test has both.
+TWO_WORKERS = pytest.mark.parametrize("sluice", [2], indirect=True, ids=["two workers"])
+
+
 @pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
 def sluice(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SluiceProcess]:
     terms = {
@@ -166,6 +170,7 @@ def test_sentence_document_metrics_and_event_say_what_clients_have(sluice: Sluic
     assert said in events, text
 
 
+@TWO_WORKERS
 def test_clients_without_a_limit_share_what_others_leave(sluice: SluiceProcess) -> None:
     with greedy(sluice, "a", "b", "new"):
         until(lambda: capacity(sluice)["waiting"] == 3, "all wait")
@@ -177,6 +182,7 @@ def test_clients_without_a_limit_share_what_others_leave(sluice: SluiceProcess) 
     assert "All clients without a limit share that." in found["sentence"]
 
 
+@TWO_WORKERS
 def test_sentence_names_the_group_and_the_level_that_keeps_it_from_more(sluice: SluiceProcess) -> None:
     def said(name: str) -> dict[str, Any]:
         found: dict[str, Any] = sluice.document(f"/v1/client?client_id={name}&window=10")
