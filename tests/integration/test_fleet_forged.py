@@ -29,6 +29,7 @@ from tests.integration.test_fleet_group import (
     Member,
     fleet,
     holder_of,
+    know_their_shares,
     learned,
     never_above_the_budget,
 )
@@ -59,7 +60,7 @@ async def described(kafka: Cluster, group: str) -> dict[str, bytes]:
 def members(kafka: Cluster, tmp_path: Path) -> Iterator[list[Member]]:
     """Three members that know their shares."""
     with fleet(kafka, f"__forged-{tmp_path.name}", tmp_path / "fleet") as found:
-        until(lambda: [member.share for member in found] == THIRDS, seconds=LEARNING_SECONDS + 10)
+        know_their_shares(found)
         yield found
 
 

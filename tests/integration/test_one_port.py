@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import HOST, Cluster, ClusterOptions, readiness
+from tests.cluster import HOST, Cluster, readiness
 from tests.conftest import CreateTopic
 from tests.support.hellos import hello
 from tests.support.one_port import BOOTSTRAP, Site, broker_name
 from tests.support.proxy_process import SluiceProcess
-from tests.support.raw_topics import create
 from tests.support.waiting import until
 from tests.support.wire import Wire, part, request, response, wired
 
@@ -138,22 +137,27 @@ def test_what_names_nothing_is_closed_and_counted_and_logged_in_lines(
     assert "Traceback" not in log
 
 
-def test_broker_that_joins_is_reachable_without_a_restart(site: Site, tmp_path: Path) -> None:
-    with Cluster(ClusterOptions(nodes=3)) as cluster:
-        create(cluster, "joined", partitions=3, replication=1, configs={})
-        cluster.kill_broker(3)
-        until(lambda: 3 not in readiness.brokers(cluster.address(1)), "the cluster has lost it", 60)
-        seeds = ",".join(f"{host}:{port}" for host, port in map(cluster.address, (1, 2)))
+def test_broker_that_joins_is_reachable_without_a_restart(
+    kafka: Cluster, site: Site, tmp_path: Path, create_topic: CreateTopic
+) -> None:
+    topic = create_topic(partitions=3)
+    kafka.kill_broker(3)
+    try:
+        until(lambda: 3 not in readiness.brokers(kafka.address(1)), "the cluster has lost it", 60)
+        seeds = ",".join(f"{host}:{port}" for host, port in map(kafka.address, (1, 2)))
         with SluiceProcess.configured(site.settings(seeds), tmp_path) as sluice:
             with at(site, sluice, broker_name(3)) as wire, pytest.raises(ConnectionError):
                 wire.ask(request(METADATA, 12, topics=[]))
             assert sluice.connection_errors() == {"broker_unknown": 1}
-            cluster.start_broker(3)
+            kafka.start_broker(3)
 
             def reached() -> bool:
                 with contextlib.suppress(OSError), at(site, sluice, broker_name(3)) as wire:
-                    led = [one for one, leader in leaders(wire, "joined").items() if leader == 3]
-                    return bool(led) and error_of(wire, "joined", led[0]) == 0
+                    led = [one for one, leader in leaders(wire, topic).items() if leader == 3]
+                    return bool(led) and error_of(wire, topic, led[0]) == 0
                 return False
 
             until(reached, "broker 3 is reached by its name")
+    finally:
+        if not kafka.is_running(3):
+            kafka.start_broker(3)
