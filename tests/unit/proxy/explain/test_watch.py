@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import api
+from protocol.api import FETCH
 from proxy.channel import (
     ASKED,
     AT_BROKER,
@@ -13,10 +14,11 @@ from proxy.channel import (
     UNASKED,
     UNREAD,
     Condition,
+    Probe,
     Probed,
     ReplicaThrottle,
 )
-from proxy.channel.request_time import ANY_WAIT
+from proxy.channel.request_time import ANY_WAIT, RequestTimes
 from proxy.explain import parts
 from proxy.explain import watch as module
 from proxy.explain.parts import MINUTE, QUARTER
@@ -26,7 +28,23 @@ from proxy.explain.watch import NO_PARTICULARS, TIMED_PART, Client, Meter, Parti
 from quotas.definitions.definitions import StaticQuotas
 from quotas.throttles.client import ClientQuota
 from tests.support.engines import engine_with
-from tests.support.probes import finished, outstanding
+from tests.support.playbook import channel_machine
+
+
+def outstanding(sent_ns: int, wait_ns: int = 0) -> Probe:
+    """A request that the broker has."""
+    requests = channel_machine().requests
+    return Probe(
+        None, RequestTimes(), requests, FETCH, 100, wait_ns, 0, acks_all=False, sent_ns=sent_ns, _depth=1
+    )
+
+
+def finished(took_ns: int, waited_ns: int = 0, wait_ns: int = 1_000_000_000) -> Probe:
+    """A request whose response has come."""
+    probe = outstanding(0, wait_ns)
+    probe.took_ns, probe.waited_ns = took_ns, waited_ns
+    return probe
+
 
 MS = 1_000_000
 TICK_MS = 100
