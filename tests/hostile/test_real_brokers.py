@@ -5,7 +5,8 @@ Appended is what the log's end says; the scripted broker of the other modules wo
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -97,30 +98,47 @@ PRODUCERS: Final[dict[str, tuple[int, int, bool]]] = {
 }
 
 
+def together(brought: Callable[[str], int], names: Iterable[str]) -> dict[str, int]:
+    """Return what each client brought; they run at the same time, each with a quota of its own."""
+    with ThreadPoolExecutor(len(CONSUMERS)) as pool:
+        return dict(zip(names, pool.map(brought, names), strict=True))
+
+
+@pytest.fixture(scope="module")
+def produced(front: Front, create_topic: CreateTopic) -> dict[str, int]:
+    """The bytes that each producer has appended."""
+    topics = {what: describe(front.kafka, create_topic()) for what in PRODUCERS}
+
+    def produce(what: str) -> int:
+        acks, connections, anew = PRODUCERS[what]
+        topic = topics[what]
+        frame = wire.produce(name(), batch([bytes(RECORD_BYTES)]), acks=acks, topics=[topic.name])
+        until = time.monotonic() + SECONDS
+
+        def once(_: int) -> None:
+            client = front.connect(topic, until)
+            try:
+                while True:
+                    client.send(frame)
+                    if acks:
+                        client.skip()
+                    if anew:
+                        return
+            finally:
+                client.close()
+
+        swarm(connections, until, once)
+        return appended(front.kafka, topic)
+
+    return together(produce, PRODUCERS)
+
+
 @pytest.mark.parametrize("what", PRODUCERS)
-def test_producer_appends_no_more_than_its_quota(front: Front, create_topic: CreateTopic, what: str) -> None:
-    acks, connections, anew = PRODUCERS[what]
-    topic = describe(front.kafka, create_topic())
-    frame = wire.produce(name(), batch([bytes(RECORD_BYTES)]), acks=acks, topics=[topic.name])
-    until = time.monotonic() + SECONDS
-
-    def once(_: int) -> None:
-        client = front.connect(topic, until)
-        try:
-            while True:
-                client.send(frame)
-                if acks:
-                    client.skip()
-                if anew:
-                    return
-        finally:
-            client.close()
-
-    swarm(connections, until, once)
-    allowed = front.allowance(_UNIT, connections).in_run
-    assert appended(front.kafka, topic) <= allowed
+def test_producer_appends_no_more_than_its_quota(front: Front, produced: dict[str, int], what: str) -> None:
+    _, connections, _ = PRODUCERS[what]
+    assert produced[what] <= front.allowance(_UNIT, connections).in_run
     if what == "stays":
-        assert appended(front.kafka, topic) > QUOTA * SECONDS / 4, "an honest producer gets something"
+        assert produced[what] > QUOTA * SECONDS / 4, "an honest producer gets something"
 
 
 def fetched(front: Front, topic: Topic, ask: Callable[[str, Topic], bytes], depth: int) -> int:
@@ -173,12 +191,16 @@ CONSUMERS: Final = {
 }
 
 
+@pytest.fixture(scope="module")
+def consumed(front: Front, filled: Topic) -> dict[str, int]:
+    """The bytes that each consumer has got."""
+    return together(lambda what: fetched(front, filled, *CONSUMERS[what]), CONSUMERS)
+
+
 @pytest.mark.parametrize("what", CONSUMERS)
-def test_consumer_fetches_no_more_than_its_quota(front: Front, filled: Topic, what: str) -> None:
-    ask, depth = CONSUMERS[what]
-    total = fetched(front, filled, ask, depth)
+def test_consumer_fetches_no_more_than_its_quota(front: Front, consumed: dict[str, int], what: str) -> None:
     # Under `schedule` half a second's quota is asked for; a batch may be more. `kip13` lets ten seconds' pass.
     size = _UNIT + QUOTA // 2 if front.policy == "schedule" else _MAX_BYTES + _UNIT
-    assert total <= front.allowance(size, 1).in_run
+    assert consumed[what] <= front.allowance(size, 1).in_run
     if what == "stays":
-        assert total > QUOTA * SECONDS / 4, "an honest consumer gets something"
+        assert consumed[what] > QUOTA * SECONDS / 4, "an honest consumer gets something"
