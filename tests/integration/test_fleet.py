@@ -98,39 +98,28 @@ def held(kafka: Cluster, directory: Path) -> tuple[Fleet, str]:
     return Fleet(kafka, directory, holder=holder), holder
 
 
-@pytest.fixture
-def fleet(kafka: Cluster, tmp_path: Path) -> Iterator[Fleet]:
-    """Two members that know each other; `a` is the holder."""
-    made, holder = held(kafka, tmp_path)
-    with made as found:
-        found.start("a", bind=holder)
-        found.start("b")
-        until(lambda: len(found.state("b")["members"]) == 2, seconds=10)
-        until(lambda: found.state("b")["learning"] is False, seconds=LEARNING_SECONDS)
-        yield found
-
-
-def test_two_members_give_a_client_its_quota_once(fleet: Fleet, create_topic: CreateTopic) -> None:
-    with fleet.loaded(create_topic(partitions=6), 2) as loads:
-        time.sleep(5)
-        assert 0.7 * QUOTA <= rate(everywhere(loads), MEASURED_SECONDS) <= OVER * QUOTA
-        state = fleet.state("b")
-        assert [member["name"] for member in state["members"]] == ["a", "b"]
-        ((key, shares),) = state["member_shares"].items()
-        assert CLIENT in key
-        assert 0.8 <= sum(shares) <= 1
-
-
-def test_member_that_loses_the_holder_goes_on_at_its_equal_share(
-    fleet: Fleet, create_topic: CreateTopic
+def test_two_members_give_a_client_its_quota_once_and_one_that_loses_the_holder_its_equal_share(
+    kafka: Cluster, tmp_path: Path, create_topic: CreateTopic
 ) -> None:
-    with fleet.loaded(create_topic(partitions=6), 2) as loads:
-        time.sleep(3)
-        fleet.members["a"].kill()
-        until(lambda: fleet.state("b")["cut_off"], seconds=LEASE_SECONDS + 3)
-        time.sleep(2)
-        assert 0.6 * QUOTA / 4 <= rate(loads["b"], MEASURED_SECONDS) <= (OVER + 0.3) * QUOTA / 4
-    assert "this member is cut off from the fleet" in fleet.members["b"].log()
+    made, holder = held(kafka, tmp_path)
+    with made as fleet:
+        fleet.start("a", bind=holder)
+        fleet.start("b")
+        until(lambda: len(fleet.state("b")["members"]) == 2, seconds=10)
+        until(lambda: fleet.state("b")["learning"] is False, seconds=LEARNING_SECONDS)
+        with fleet.loaded(create_topic(partitions=6), 2) as loads:
+            time.sleep(5)
+            assert 0.7 * QUOTA <= rate(everywhere(loads), MEASURED_SECONDS) <= OVER * QUOTA
+            state = fleet.state("b")
+            assert [member["name"] for member in state["members"]] == ["a", "b"]
+            ((key, shares),) = state["member_shares"].items()
+            assert CLIENT in key
+            assert 0.8 <= sum(shares) <= 1
+            fleet.members["a"].kill()
+            until(lambda: fleet.state("b")["cut_off"], seconds=LEASE_SECONDS + 3)
+            time.sleep(2)
+            assert 0.6 * QUOTA / 4 <= rate(loads["b"], MEASURED_SECONDS) <= (OVER + 0.3) * QUOTA / 4
+        assert "this member is cut off from the fleet" in fleet.members["b"].log()
 
 
 def test_members_with_other_quotas_say_who_differs_and_are_not_altered(
