@@ -17,6 +17,7 @@ from tests.support.numbered import NumberedProducer
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.quota_client import set_rates
 from tests.support.waiting import until
+from tests.support.workers import ALIKE
 
 FILE = """\
 # Kept by hand.
@@ -58,18 +59,27 @@ def entry(directory: Path, **names: str) -> dict[str, object] | None:
     return None
 
 
+# Each type, by its name and its default; all: tests/unit/quotas/definitions/test_alterations.py.
 ENTITIES = [
     (["--entity-type", "clients", "--entity-name", "c"], {"client_id": "c"}, "client-id 'c'"),
-    (["--entity-type", "clients", "--entity-default"], {"client_id": "<default>"}, "default client-id"),
-    (["--entity-type", "users", "--entity-name", "u"], {"user": "u"}, "user-principal 'u'"),
-    (["--entity-type", "users", "--entity-default"], {"user": "<default>"}, "default user-principal"),
-    (
-        ["--entity-type", "users", "--entity-name", "u", "--entity-type", "clients", "--entity-name", "c"],
-        {"user": "u", "client_id": "c"},
-        "user-principal 'u', client-id 'c'",
+    pytest.param(
+        ["--entity-type", "users", "--entity-name", "u", "--entity-type", "clients", "--entity-default"],
+        {"user": "u", "client_id": "<default>"},
+        "default client-id",
+        marks=ALIKE,
     ),
-    (["--entity-type", "ips", "--entity-name", "127.0.0.9"], {"ip": "127.0.0.9"}, "ip '127.0.0.9'"),
-    (["--entity-type", "ips", "--entity-default"], {"ip": "<default>"}, "default ip"),
+    pytest.param(
+        ["--entity-type", "users", "--entity-default"],
+        {"user": "<default>"},
+        "default user-principal",
+        marks=ALIKE,
+    ),
+    pytest.param(
+        ["--entity-type", "ips", "--entity-name", "127.0.0.9"],
+        {"ip": "127.0.0.9"},
+        "ip '127.0.0.9'",
+        marks=ALIKE,
+    ),
 ]
 
 

@@ -16,9 +16,10 @@ from tests.support.numbered import read_all, write_all
 from tests.support.proxy_process import SluiceProcess
 from tests.support.raw_topics import PRODUCE, Topic, batch, describe, produce_request
 from tests.support.wire import response, wired
+from tests.support.workers import ALIKE
 from tests.unit.protocol.kafka_frames import Message
 
-COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+COMPRESSIONS = ("none", *(pytest.param(name, marks=ALIKE) for name in ("gzip", "snappy", "lz4", "zstd")))
 NOT_LEADER = 6
 # Small ones; ones larger than a read buffer; and one as large as a broker takes, which no compression makes small.
 VALUES = [b"", b"a" * 10, b"b" * 100_000, os.urandom(300_000), os.urandom(990_000)]

@@ -22,6 +22,7 @@ from tests.support.growth import Growth
 from tests.support.load import Load, rate
 from tests.support.replication_rig import ReplicationRig, reassignment_json
 from tests.support.waiting import until
+from tests.support.workers import ALIKE
 
 MB = 1_000_000
 BATCH = 110_000
@@ -162,6 +163,7 @@ def test_kafkas_windows_hold_the_rate_on_average(rig: ReplicationRig) -> None:
     assert watched.seconds <= 3 * size / (2 * MB)
 
 
+@ALIKE
 def test_brokers_authenticate_to_each_other_through_sluice(tmp_path: Path) -> None:
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     users = f'user_sluice="{password("sluice")}"'
@@ -184,6 +186,7 @@ def test_brokers_authenticate_to_each_other_through_sluice(tmp_path: Path) -> No
         assert_held(rig.watch("sasl", 2, size), 2 * MB)
 
 
+@ALIKE
 def test_tls_between_brokers_ends_at_sluice(tmp_path: Path) -> None:
     """Sluice shows a certificate of its own to followers and to leaders; each side trusts one authority."""
     authority = Authority.make(tmp_path, "brokers")
@@ -215,6 +218,7 @@ def test_tls_between_brokers_ends_at_sluice(tmp_path: Path) -> None:
         assert rig.sluice.metric("sluice_tls_handshakes_total", side="client") > 0
 
 
+@ALIKE
 def test_estimate_matches_the_time_that_the_cluster_takes(
     rig: ReplicationRig, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import create
 from tests.support.round_trips import ROUND_TRIPS
 from tests.support.waiting import until
+from tests.support.workers import ALIKE
 
 RULES = r"RULE:^CN=([^,]+),OU=ops,.*$/$1/L,DEFAULT"
 MB = 1_000_000
@@ -162,9 +163,9 @@ def throttled(sluice: SluiceProcess, user: str, kind: str) -> float:
     ("family", "version"),
     [
         ("librdkafka", None),
-        ("kafka-python", ssl.TLSVersion.TLSv1_2),
-        ("kafka-python", ssl.TLSVersion.TLSv1_3),
-        ("aiokafka", None),
+        pytest.param("kafka-python", ssl.TLSVersion.TLSv1_2, marks=ALIKE),
+        pytest.param("kafka-python", ssl.TLSVersion.TLSv1_3, marks=ALIKE),
+        pytest.param("aiokafka", None, marks=ALIKE),
         ("java", None),
     ],
 )

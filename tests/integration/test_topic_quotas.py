@@ -29,7 +29,7 @@ from tests.support.raw_topics import (
     write,
 )
 from tests.support.wire import part, request, response, wired
-from tests.support.workers import WORKERS
+from tests.support.workers import ALIKE, WORKERS
 
 SECONDS = 8.0
 BYTES_PER_SECOND = 100_000
@@ -62,7 +62,7 @@ def charged(sluice: SluiceProcess, kind: str, topic: str) -> float:
     return sluice.metric("sluice_topic_bytes_total", type=kind, topic=topic)
 
 
-@pytest.mark.parametrize("versions", [(9, 9), (13, 13)], ids=["names", "ids"])
+@pytest.mark.parametrize("versions", [pytest.param((9, 9), marks=ALIKE), (13, 13)], ids=["names", "ids"])
 def test_producers_share_a_topics_rate(
     kafka: Cluster, sluice: SluiceProcess, create_topic: CreateTopic, versions: tuple[int, int]
 ) -> None:

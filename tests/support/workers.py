@@ -26,6 +26,10 @@ def one_process(reason: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(WORKERS > 1, reason=f"with several workers {reason}")
 
 
+# What workers make no difference to: the data path of each is that of one process, and is tested with it.
+ALIKE: Final = one_process("nothing in it is different")
+
+
 def worker_ids(sluice: SluiceProcess) -> dict[int, int]:
     """The process ids of the workers that run now, by number."""
     text = sluice.log(1 << 20)
