@@ -103,7 +103,8 @@ WITH_WORKERS := $(patsubst %,tests/integration/test_%.py,tls sasl capture quota_
 
 # Unit tests first: they say in seconds what the others would say in minutes. Tests that measure what others feel, or rates,
 # have the machine to themselves. Tests of sockets and of brokers wait half of the time: what only computes has that time
-# and takes none of theirs; `nice` would (tests/beside.py). .github/workflows/ci.yml runs the same parts on a machine each.
+# and takes none of theirs; `nice` would (tests/beside.py); the oldest Kafka is compared, and seldom timed, beside the
+# tests with workers. .github/workflows/ci.yml runs the same parts on a machine each.
 .PHONY: test
 test: jars languages compiled chart-tools ## Every test: unit, then all that need real brokers, then what is shipped
 	$(MAKE) --no-print-directory unit
@@ -111,8 +112,7 @@ test: jars languages compiled chart-tools ## Every test: unit, then all that nee
 	$(MAKE) --no-print-directory compiled-sockets
 	$(MAKE) --no-print-directory test-hostile
 	$(MAKE) --no-print-directory --jobs 2 test-brokers test-computing BESIDE="$(BIN)/python -m tests.beside"
-	$(MAKE) --no-print-directory test-workers
-	$(MAKE) --no-print-directory test-old
+	$(MAKE) --no-print-directory --jobs 2 test-workers test-old BESIDE="$(BIN)/python -m tests.beside"
 
 # One after the other, whatever jobs there are.
 .PHONY: test-computing
@@ -159,7 +159,7 @@ WITH_OLD := $(patsubst %,tests/integration/test_%.py,relay equality request_quot
 .PHONY: test-old
 test-old: jars ## Some of tests/integration and tests/oracle before the oldest Kafka
 	$(BIN)/python -m tests.cluster 3.9
-	SLUICE_KAFKA=3.9 $(PYTEST) $(WAITING) $(WITH_OLD) $(ARGS)
+	SLUICE_KAFKA=3.9 $(BESIDE) $(PYTEST) --numprocesses 2 --dist loadfile $(WITH_OLD) $(ARGS)
 
 # Its first call compiles for 20 s, in every process anew while the sources change: no unit test runs it.
 COMPILED := quotas/backtest/outcomes.py

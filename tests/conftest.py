@@ -27,11 +27,13 @@ _KINDS: Final = frozenset(
     }
 )
 _NEEDS_BROKERS_SECONDS_MAX: Final = 240
-# Modules of a few tests that take minutes: they begin first, or the other processes wait for them at the end.
+# Modules that take minutes: they begin first, or the other processes wait for them at the end.
 _LONG: Final = frozenset(
     {
         *("test_tuning", "test_throttled_groups", "test_fleet_sidecars", "test_offline_kafka"),
         *("test_fleet_cluster", "test_low_quotas", "test_printed_ways_out", "test_images"),
+        *("test_fleet", "test_fleet_group", "test_fleet_forged", "test_replication", "test_reassignments"),
+        *("test_rolling", "test_refusals", "test_reassignment_topic"),
     }
 )
 _COORDINATOR_SECONDS_MAX: Final = 60.0
