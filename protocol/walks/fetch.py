@@ -269,7 +269,9 @@ def first_batch_bytes(buf: bytearray | memoryview, pos: int, end: int, version: 
         and not buf[pos + _HEADER_TAGS_AT]
         and 1 < buf[pos + _FIRST_TOPIC_AT - 1] < 128
     ):
-        topic = 16 if version >= _TOPIC_IDS_SINCE else buf[pos + _FIRST_TOPIC_AT]  # the bytes of its id or name
+        topic = (
+            16 if version >= _TOPIC_IDS_SINCE else buf[pos + _FIRST_TOPIC_AT]
+        )  # the bytes of its id or name
         partition = pos + _FIRST_TOPIC_AT + topic + 1
         if (
             topic < 128
