@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -165,16 +165,17 @@ class Cluster:
     def _launch(self, node: int) -> None:
         command = [
             *self.options.host(node).command,
-            *_java_command(self._kafka[node], *self.options.jvm_options),
+            *_java_command(self._kafka[node], *self.options.jvm_options, classes=self.options.classes),
             "kafka.Kafka",
         ]
         properties = str(self.directory / str(node) / "server.properties")
         self._running[node] = processes.start([*command, properties], log=self._log_path(node))
 
 
-def _java_command(kafka: str, *options: str) -> list[str]:
+def _java_command(kafka: str, *options: str, classes: Sequence[Path] = ()) -> list[str]:
     logging = f"-Dlog4j2.configurationFile={LOG4J}"
-    return [java(), *class_archive(kafka), *options, logging, "-cp", class_path(kafka)]
+    path = ":".join((class_path(kafka), *map(str, classes)))
+    return [java(), *class_archive(kafka), *options, logging, "-cp", path]
 
 
 def _directory_id() -> str:

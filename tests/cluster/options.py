@@ -62,6 +62,7 @@ class ClusterOptions:
     Args:
         hosts: one a broker, in the order of node ids; empty: all are on loopback.
         kafka: the release of the brokers (`jars.RELEASES`).
+        classes: directories of further classes, as of plugins.
     """
 
     nodes: int = 3
@@ -72,6 +73,7 @@ class ClusterOptions:
     jvm_options: tuple[str, ...] = JVM_OPTIONS
     ready_seconds_max: float = 90.0
     kafka: str = field(default_factory=release)
+    classes: tuple[Path, ...] = ()
 
     def host(self, node: int) -> Host:
         """Return where a broker runs."""
