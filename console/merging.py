@@ -49,6 +49,7 @@ from proxy.explain.documents import (
     Wants,
     is_over,
     largest,
+    last_pushed,
 )
 from proxy.explain.parts import amount, part_text, summed
 from proxy.explain.wants import ASSUMED, NO_DEMAND, Demand, demand_row, merge_demands, wants
@@ -314,6 +315,7 @@ def merge_client(
         nlargest(CONNECTIONS_MAX, connections, key=lambda row: row.time.waiting_order)
     )
     document.connections_total = sum(one.connections_total for one in found)
+    document.telemetry = last_pushed(chain.from_iterable(one.telemetry for one in found))
     document.enforcing = all(one.enforcing for one in found)
     return document
 

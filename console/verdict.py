@@ -23,6 +23,8 @@ _BAR: Final = 40
 def verdict(document: ClientDocument) -> Iterator[str]:
     """Yield the explanation of a client, from its `/v1/client` document, as lines for a terminal."""
     yield printable(document.sentence)
+    for said in document.telemetry:
+        yield f"{printable(said.text)}."
     yield ""
     yield f"of the last {document.window_seconds} s, of the connection that waits longest:"
     width = max(map(len, _WORDS.values()))

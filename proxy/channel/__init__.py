@@ -50,7 +50,7 @@ from proxy.channel.channel import (
     Direction,
     Machine,
 )
-from proxy.channel.direction import Forward, Muting, Question, SharedResponse
+from proxy.channel.direction import Forward, Muting, Question, SharedResponse, Telemetry
 from proxy.channel.errors import PeerError
 from proxy.channel.follower import ReplicaThrottle
 from proxy.channel.own import OwnNames, own_names
@@ -99,6 +99,7 @@ __all__ = [
     "SharedResponse",
     "ShownMove",
     "Tap",
+    "Telemetry",
     "Verdict",
     "complete_frame",
     "own_names",

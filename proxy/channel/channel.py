@@ -35,7 +35,15 @@ from typing import Final, NamedTuple, Protocol
 
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.capture import Capture, Tap
-from proxy.channel.direction import NS_PER_MS, ChannelState, Forward, Muting, Question, SharedResponse
+from proxy.channel.direction import (
+    NS_PER_MS,
+    ChannelState,
+    Forward,
+    Muting,
+    Question,
+    SharedResponse,
+    Telemetry,
+)
 from proxy.channel.follower import ReplicaLink, ReplicaRequests, ReplicaThrottle
 from proxy.channel.request_time import NONE_PROBED, Probe, Probed, RequestTimes
 from proxy.channel.requests import RequestDirection
@@ -73,6 +81,7 @@ class Condition(NamedTuple):
         waits_until_ms: when the present hold or mute ends; 0 without one.
         owed: the number of responses owed.
         library: the name and version of its client's software.
+        telemetry: what its client's library says of its throttle times; None if it says nothing.
     """
 
     quota: ClientQuota | None
@@ -90,6 +99,7 @@ class Condition(NamedTuple):
     waits_until_ms: int = 0
     owed: int = 0
     library: str = ""
+    telemetry: Telemetry | None = None
 
 
 class Direction(Protocol):
@@ -221,6 +231,7 @@ class Channel(ChannelState):
             virtual_time=self.virtual_time,
             owed=len(self.in_flight),
             library=self.library,
+            telemetry=None if self.identity is None else self.identity.telemetry,
         )
 
     def broker_changed(self, broker: int) -> None:

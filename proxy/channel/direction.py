@@ -37,7 +37,7 @@ Non-obvious:
 
 import string
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from struct import pack_into, unpack_from
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
@@ -48,6 +48,7 @@ from protocol.errors import TruncatedError
 from protocol.header import RequestHead
 from protocol.messages.fetch_session import SessionTable
 from protocol.messages.sasl_exchange import SaslExchange
+from protocol.messages.telemetry import ThrottleTimes
 from protocol.walks.fetch import FetchWalk
 from protocol.walks.produce import ProduceWalk
 from protocol.walks.walk import OTHER_TOPICS, TOPIC_SIZE_BYTES, Walk
@@ -398,6 +399,17 @@ class TopicLookup:
     sizes: dict[str | bytes, int] = field(default_factory=dict)
 
 
+class Telemetry(NamedTuple):
+    """What a client's last PushTelemetry that was read says of its throttle times (KIP-714).
+
+    Args:
+        times: by kind of request; empty if it says nothing of them, or could not be read.
+    """
+
+    at_ms: int
+    times: Mapping[str, ThrottleTimes]
+
+
 class Identity:
     """One client id on one channel; a channel has several if its requests differ in theirs (kafka-quotas.md §1.3).
 
@@ -410,6 +422,7 @@ class Identity:
             or there was none yet.
         mixed: whether that response had records at the log's end as well, or there was none yet.
         catch_up_flow: this channel's state at the throttle of catch-up reads; None before its first use.
+        telemetry: what its client library says of its throttle times; None before the first time.
     """
 
     __slots__ = (
@@ -422,6 +435,7 @@ class Identity:
         "mixed",
         "produce",
         "quota",
+        "telemetry",
     )
 
     def __init__(self, key: bytes, quota: ClientQuota) -> None:
@@ -434,6 +448,7 @@ class Identity:
         self.mixed = True
         self.catch_up_flow: Flow | None = None
         self._catch_up: Throttle | None = None
+        self.telemetry: Telemetry | None = None
 
     def catch_up(self, now_ms: int) -> Throttle | None:
         """Return the throttle of catch-up reads, and attach the channel to it; None if the client has no such limit."""
@@ -458,8 +473,8 @@ AnyThrottle: TypeAlias = Throttle | MutationThrottle | RequestThrottle
 
 # The most client ids on one connection. Real clients use one, franz-go's admin tools two or three.
 _IDENTITIES_MAX: Final = 32
-# The memory of each of them but the first, in addition to its bytes.
-_IDENTITY_BYTES: Final = 512
+# The memory of each of them but the first, in addition to its bytes: half of it what its client library says.
+_IDENTITY_BYTES: Final = 1024
 _ENTRIES_COUNTED_MIN: Final = 16  # from this number of owed responses on, their entries count as kept bytes
 _LONG_CLIENT_ID: Final = bytes(CLIENT_ID_CHARACTERS_MAX + 1)  # stands for all longer client ids
 _PLAIN: Final = Observer()  # makes the walks of channels without an observer

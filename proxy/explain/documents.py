@@ -16,7 +16,8 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from proxy.explain.parts import IDLE, NAMES, summed
+from commandline.amounts import duration
+from proxy.explain.parts import IDLE, NAMES, summed, time_text
 
 LIST_BYTES_MAX: Final = 32 * 1024**2  # of /v1/clients: 10,000 rows are about 8 MB
 RESPONSE_BYTES_MAX: Final = 2 * 1024**2  # of every other document
@@ -570,6 +571,40 @@ class ConnectionRow(msgspec.Struct, kw_only=True):
     member: str | UnsetType = UNSET
 
 
+class PushedTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client's own library says of the throttle times that it was sent (KIP-714); a client may make it up.
+
+    Args:
+        kind: of the requests: produce or fetch.
+        average_ms: over all responses of the library's window (Java: 30 to 60 s); None if it does not say it.
+        longest_ms: the longest of the same responses; None if it does not say it.
+        seconds_ago: when it has said so.
+    """
+
+    kind: Text
+    average_ms: float | None = None
+    longest_ms: float | None = None
+    seconds_ago: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """A sentence without its end.
+
+        >>> PushedTimes(kind="produce", average_ms=118.2, longest_ms=480.0, seconds_ago=12.0).text
+        'Its own client library says of its Produce requests: throttled 118 ms on average, 480 ms at most, 12.0 s ago'
+        """
+        said = ((self.average_ms, "on average"), (self.longest_ms, "at most"))
+        times = ", ".join(f"{time_text(ms)} {what}" for ms, what in said if ms is not None)
+        which = f"of its {self.kind.capitalize()} requests"
+        return f"Its own client library says {which}: throttled {times}, {duration(self.seconds_ago)} ago"
+
+
+def last_pushed(rows: Iterable[PushedTimes]) -> tuple[PushedTimes, ...]:
+    """Return of each kind of request what was said last."""
+    found = {one.kind: one for one in sorted(rows, key=lambda one: -one.seconds_ago)}
+    return tuple(found[kind] for kind in sorted(found))
+
+
 class MemberTimes(msgspec.Struct, frozen=True, kw_only=True):
     """A client's connections and time at one member; `admin`: its admin port, as given on the command line."""
 
@@ -592,6 +627,7 @@ class ClientDocument(Document, kw_only=True):
         level: what its class may use of a capacity; None without a capacity, or if it did not wait.
         broker: the response times of the broker of the connection that `time` is about.
         connections: those of its connections that wait longest.
+        telemetry: what its own library has last said of its throttle times, by kind of request.
         members, members_missing: the members that know it, and the `--admin` of those that do not respond; only set
             by a command that reads several members.
     """
@@ -614,6 +650,7 @@ class ClientDocument(Document, kw_only=True):
     sluice: OwnTimes | None = None
     connections_total: Whole = 0
     connections: tuple[ConnectionRow, ...] = ()
+    telemetry: Annotated[tuple[PushedTimes, ...], Meta(max_length=_KINDS_MAX)] = ()
     sentence: Text
     predicted: Predicted | None = None
     enforcing: bool = True

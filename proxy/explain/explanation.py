@@ -143,6 +143,7 @@ def explain(client: ClientReport, context: Context) -> ClientDocument:
         sluice=None if context.own is None else own_times(context.own),
         connections_total=client.connections_total,
         connections=tuple(_connection(connection, context.now) for connection in client.connections),
+        telemetry=client.telemetry,
         sentence=" ".join(said),
         predicted=predicted,
         enforcing=context.enforcing,

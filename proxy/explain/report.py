@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.explain import parts
-from proxy.explain.documents import CONNECTIONS_MAX, Missing, Neighbour, largest
+from proxy.explain.documents import CONNECTIONS_MAX, Missing, Neighbour, PushedTimes, largest, last_pushed
 from proxy.explain.latencies import (
     NOTHING_PREDICTED,
     OwnReport,
@@ -106,6 +106,7 @@ class DemandSum:
         return Demand(rate, highest, most, steady)
 
 
+_SAID_MS_MAX: Final = 900_000  # brokers ask clients for their metrics every 5 minutes by default
 LOOKED_AT_MAX: Final = 500  # connections of each client in a list, about 2 ms
 
 
@@ -206,6 +207,8 @@ class ClientReport(msgspec.Struct, frozen=True, array_like=True):
         rates: its rates, in the order of CLIENT_KEYS.
         demands: its demand of each kind, in the order of CLIENT_KEYS; empty in a list of clients.
         address: the address whose connections the report is about; "" for all.
+        telemetry: what its own library says of its throttle times, by kind of request; not longer than a quarter of an
+            hour ago.
     """
 
     user: str
@@ -222,6 +225,7 @@ class ClientReport(msgspec.Struct, frozen=True, array_like=True):
     rates: Rates = NO_RATES
     address: str = ""
     demands: tuple[Demand, ...] = ()
+    telemetry: tuple[PushedTimes, ...] = ()
 
 
 class ConnectionsSum:
@@ -307,6 +311,7 @@ def report(
         _predicted(client, window, now_ms),
         rates,
         demands=demands,
+        telemetry=tuple(_pushed(client, now_ms)),
     )
 
 
@@ -332,6 +337,7 @@ def merge(reports: Iterable[ClientReport]) -> ClientReport | None:
         tuple(map(sum, zip(*(one.rates for one in found), strict=True))),
         found[0].address,
         tuple(map(merge_demands, zip(*(one.demands for one in found), strict=True))),
+        last_pushed(row for one in found for row in one.telemetry),
     )
 
 
@@ -410,6 +416,16 @@ def _merge_own(brokers: Iterable[OwnBroker]) -> tuple[OwnBroker, ...]:
                 one.ms + other.ms,
             )
     return tuple(found[broker] for broker in sorted(found))
+
+
+def _pushed(client: Client, now_ms: int) -> Iterator[PushedTimes]:
+    for kind, said in sorted(client.telemetry.items()):
+        ago_ms = max(0, now_ms - said.at_ms)
+        if ago_ms <= _SAID_MS_MAX:
+            average_ms, longest_ms = said.times[kind]
+            yield PushedTimes(
+                kind=kind, average_ms=average_ms, longest_ms=longest_ms, seconds_ago=round(ago_ms / 1000, 1)
+            )
 
 
 def _predicted(client: Client, window: int, now_ms: int) -> Predicted:

@@ -23,6 +23,7 @@ from proxy.channel import (
     Muting,
     Probe,
     ReplicaThrottle,
+    Telemetry,
 )
 from proxy.channel.request_time import ANY_WAIT
 from proxy.explain import parts
@@ -365,6 +366,7 @@ class Client:
         meters: its open connections.
         brokers: by broker, windows with the estimated number of its requests (index 0), and their time in ms (1).
         unread: windows with the time in ms in which it did not read its responses; None before the first such time.
+        telemetry: by kind of request, the last PushTelemetry with its throttle times (KIP-714).
         seen_ms: when it last had a connection.
     """
 
@@ -378,6 +380,7 @@ class Client:
     meters: set[Meter] = field(default_factory=set)
     brokers: dict[int, Windows] = field(default_factory=dict)
     unread: Windows | None = None
+    telemetry: dict[str, Telemetry] = field(default_factory=dict)
     seen_ms: int = 0
 
     def waited(self, rule: Rule, meter: Meter, ms: float, now_ms: int, limit: float | None = None) -> None:
@@ -398,6 +401,13 @@ class Client:
                 self.taken.forget(least)
             found = self.rules[rule] = Windows(1)
         found.add(0, ms, now_ms)
+
+    def pushed(self, telemetry: Telemetry) -> None:
+        """Keep what its library says of its throttle times, unless another of its connections has said it later."""
+        for kind in telemetry.times:
+            last = self.telemetry.get(kind)
+            if last is None or last.at_ms < telemetry.at_ms:
+                self.telemetry[kind] = telemetry
 
     def asked(self, broker: int, took_ns: int, weight: float, now_ms: int) -> None:
         """Count a broker's response to one of its requests, which took `took_ns` at the broker.
@@ -453,6 +463,8 @@ class Watch:
             return
         if condition.quota is not None:
             client.taken.count(condition.quota, now_ms)
+        if condition.telemetry is not None:
+            client.pushed(condition.telemetry)
         held_ms, meter.held_ms = condition.held_ms - meter.held_ms, condition.held_ms
         muted_ms, meter.muted_ms = condition.muted_ms - meter.muted_ms, condition.muted_ms
         if held_ms or muted_ms:

@@ -99,6 +99,7 @@ _COUNTERS_BY: Final = (
         "sluice_own_refusals",
         "Requests in which a client named a topic, group or transactional id of Sluice's own, by API",
     ),
+    ("result", "sluice_telemetry_pushes", "PushTelemetry requests of clients, by what was read of them"),
     ("api", "sluice_topics_would_reject", "Topics that would have been rejected if quotas were enforced"),
     ("result", "sluice_quota_requests", "Requests of the quota API that Sluice responded to"),
     (

@@ -77,6 +77,8 @@ class Stats:
     produce_refused: Counter[str] = field(default_factory=Counter)
     # Requests that named something of Sluice's own, by API.
     own_refusals: Counter[str] = field(default_factory=Counter)
+    telemetry_pushes: Counter[str] = field(default_factory=Counter)  # PushTelemetry, by what was read of it
+    telemetry_paid_ms: int = 0  # when all that was read of it is paid for, by the bound of the process
     throttle_times_untold: int = 0  # waited for, and not in the response
     fetches_answered: int = 0  # Fetches that got an empty response here, and that no broker saw
     session_translations: int = 0

@@ -26,6 +26,7 @@ from protocol.messages import (
     produce,
     reassignments,
     sasl,
+    telemetry,
     topic_mutations,
 )
 from proxy.system.threads import AT_ONCE_BYTES_MAX
@@ -139,6 +140,7 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
     ("replay_responses.outcome", _replayed),
     ("replay_responses.read_metadata", _own(own.partitions([], 9))),
     ("replay_responses.read_created", _own(topics.create_placed("t", []))),
+    ("telemetry.throttle_times", lambda frame, _: telemetry.throttle_times(frame, _BODY - 1, len(frame))),
 )
 
 

@@ -105,7 +105,15 @@ def _tool(name: str, version_words: Sequence[str], minimum: tuple[int, int], adv
 
 
 def _java_classes() -> Path:
-    sources = sorted((DRIVERS / "java").glob("*.java"))
+    return _compiled("java", sorted((DRIVERS / "java").glob("*.java")))
+
+
+def broker_plugin() -> Path:
+    """Return the directory of the class `TelemetryReceiver`, for brokers."""
+    return _compiled("plugin", sorted((DRIVERS.parent / "plugin").glob("*.java")))
+
+
+def _compiled(name: str, sources: Sequence[Path]) -> Path:
     compiler = shutil.which("javac")
     if compiler is None:
         raise MissingToolError("javac is not on the PATH: install a JDK 17 or newer, not only a JRE")
@@ -115,7 +123,7 @@ def _java_classes() -> Path:
         files = [str(path) for path in sources]
         _run([compiler, "-Xlint:all,-path", "-cp", class_path(), "-d", str(target), *files], ROOT)
 
-    return _once("java", sources, build)
+    return _once(name, sources, build)
 
 
 def _java_command(path: str, archive: tuple[str, ...] = ()) -> Command:

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from protocol import header, throttle
 from protocol.api import MAX_VERSION, SHARE_ACKNOWLEDGE, SHARE_FETCH
 from protocol.errors import WireError
-from protocol.messages import addresses, api_versions, fetch, groups, metadata, produce
+from protocol.messages import addresses, api_versions, fetch, groups, metadata, produce, telemetry
 from protocol.messages.fetch_session import SessionTable
 from protocol.walks.fetch import FetchWalk, first_batch_bytes
 from protocol.walks.share import ShareWalk
+from tests.support.pushes import push_body
 from tests.unit.protocol.kafka_frames import hide_odd, rewrite_produce
 from tests.unit.protocol.relay import relay
 
@@ -50,6 +51,7 @@ READERS: dict[str, tuple[int, Callable[[bytes, int], Any]]] = {
     "topics": (18, lambda n, v: fetch.full_topics(n, 0, v)),
     "session": (11, lambda n, v: session(n, v + 7)),
     "groups": (9, lambda n, v: groups.session_timeout_ms(n, 0, len(n), v)),
+    "telemetry": (4, lambda n, v: telemetry.throttle_times(b"\0" + push_body(n, v), 0, 29 + len(n))),
     "client_id": (0, lambda n, _: header.client_id(n, 0, len(n))),
     "fetch_walk": (18, lambda n, v: relay(FetchWalk(v, len(n)), framed(n), [5] * 9, hide_odd)),
     "first_batch": (18, lambda n, v: first_batch_bytes(bytearray(framed(n)), 0, len(n) + 4, v)),

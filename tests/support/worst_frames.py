@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from random import Random
 from time import thread_time_ns
 from typing import Final, NamedTuple
 
@@ -17,6 +18,7 @@ from protocol import api
 from protocol.errors import WireError
 from protocol.messages.fetch_session import SessionTable
 from protocol.messages.replica_session import PARTITIONS_MAX
+from protocol.messages.telemetry import METRICS_BYTES_MAX, STEPS_MAX, TELEMETRY_BYTES_MAX
 from protocol.primitives import uvarint_bytes
 from proxy.channel import MORE, PASS, REPLACE, Channel, Direction, Job, PeerError
 from proxy.channel.errors import REPLICA_FETCH_BYTES_MAX
@@ -32,6 +34,7 @@ from quotas.replication.replication_quotas import (
     ThrottledReplicas,
     parse_replicas,
 )
+from tests.support import pushes
 from tests.support.frames import frame, request
 from tests.support.playbook import channel_machine, engine_of, ordered_job
 from tests.support.replicas import FOLLOWER, replication_channel
@@ -434,6 +437,24 @@ def _count(size: int) -> int:
     return size // FETCH_BYTES
 
 
+def _pushed(compression: int) -> Callable[[int], Talk]:
+    """Three pushes at once: as many fields as are looked at, what does not compress, and what does up to the bound."""
+
+    def make(size: int) -> Talk:
+        noise = Random(1).randbytes(min(size, TELEMETRY_BYTES_MAX) - 2 * KIB)
+        empty = (
+            b"\x92\x80\x80\x80\0" + b"\x80\x80\x80\x80\0"
+        )  # a metric, its tag and length as long as may be
+        many = pushes.gauge(pushes.PRODUCE_AVG, 1.0) + empty * STEPS_MAX
+        front = pushes.field(1, pushes.field(2, many)) + pushes.field(9, noise)
+        metrics = front + pushes.field(9, bytes(METRICS_BYTES_MAX - len(front) - 4))
+        body = pushes.push_body(pushes.compressed(metrics, compression), compression)
+        asked = [request(api.PUSH_TELEMETRY, 0, body, client_id=name) for name in "abc"]
+        return Talk(_channel(), [], "client", b"".join(asked))
+
+    return make
+
+
 _NODE: Final = struct.pack(">i", 1) + b"\x02b" + struct.pack(">i", 9)
 _NO_PARTITIONS: Final = b"\x02t" + b"\x01" + b"\0"
 
@@ -458,6 +479,8 @@ CASES: Final = (
     Case("StreamsGroupHeartbeat 1", "a chain of subtopologies", MIB, _joining),
     Case("ListPartitionReassignments 1", "topics", MIB, _listed),
     Case("ListPartitionReassignments 1", "response", 16 * MIB, _listed_response),
+    *(Case("PushTelemetry 0", f"three at once, {name}", TELEMETRY_BYTES_MAX, _pushed(compression))
+      for name, compression in (("gzip", pushes.GZIP), ("zstd", pushes.ZSTD))),
     Case("FindCoordinator 4", "response", 2 * MIB, _gateway(api.FIND_COORDINATOR, 4, lambda n: (
         bytes(4) + _array(b"\x02g" + _NODE + bytes(4), n) + b"\0"))),
     Case("DescribeCluster 1", "response", MIB, _gateway(api.DESCRIBE_CLUSTER, 1, lambda n: (

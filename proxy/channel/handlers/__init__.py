@@ -26,6 +26,7 @@ from proxy.channel.handlers import (
     reassignments,
     sasl,
     share,
+    telemetry,
     topic_mutations,
 )
 
@@ -56,6 +57,7 @@ REQUEST_HANDLERS: Final[dict[int, RequestHandler]] = {
     api.SYNC_GROUP: groups.request,
     api.CONSUMER_GROUP_HEARTBEAT: groups.request,
     api.SHARE_GROUP_HEARTBEAT: groups.request,
+    api.PUSH_TELEMETRY: telemetry.request,
     api.STREAMS_GROUP_HEARTBEAT: topic_mutations.streams_request,
     api.SASL_HANDSHAKE: sasl.handshake_request,
     api.SASL_AUTHENTICATE: sasl.authenticate_request,

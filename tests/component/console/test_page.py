@@ -170,6 +170,22 @@ def test_what_a_client_asks_for_is_a_bound_or_not_known(watched: Watched, member
     expect(panel).to_contain_text("It took up to 4.0 MB/s; how much more it asks for is not known.")
 
 
+def test_what_the_clients_library_says_is_below_the_cause(watched: Watched, member: ScriptedMember) -> None:
+    page = watched.page
+    for details in member.details.values():
+        details["telemetry"] = [
+            {"kind": "<b>x</b>", "longest_ms": 5.0, "seconds_ago": 1.0},
+            {"kind": "produce", "average_ms": 118.2, "longest_ms": 480.0, "seconds_ago": 12.0},
+        ]
+    page.locator(".panel-clients").get_by_role("link", name="web-1").click()
+    panel = page.locator(".panel-verdict .sentence")
+    said = "Its own client library says of its {} requests: throttled {}"
+    expect(panel.nth(1)).to_have_text(said.format("<b>x</b>", "5.0 ms at most, 1.0 s ago."))
+    expect(panel.nth(2)).to_have_text(
+        said.format("Produce", "118 ms on average, 480 ms at most, 12.0 s ago.")
+    )
+
+
 def test_rule_lists_the_clients_under_it(watched: Watched) -> None:
     page = watched.page
     page.locator(".panel-clients").get_by_role("link", name=re.compile("producer_byte_rate")).first.click()

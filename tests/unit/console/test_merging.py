@@ -284,6 +284,26 @@ def test_connection_keeps_its_particulars_and_lines_for_people_name_its_member()
     ]
 
 
+def test_what_the_clients_library_says_is_what_it_has_said_last_to_any_member() -> None:
+    def said(kind: str, ms: float, ago: float) -> Document:
+        return {"kind": kind, "average_ms": ms, "longest_ms": 4 * ms, "seconds_ago": ago}
+
+    found = together(
+        client_document(
+            [connection("a", 60)], telemetry=[said("produce", 10.0, 299.0), said("fetch", 5.0, 3.0)]
+        ),
+        client_document([connection("a", 60)], telemetry=[said("produce", 118.2, 12.0)]),
+    )
+    assert list(verdict(found))[1:4] == [
+        "Its own client library says of its Fetch requests: throttled 5.0 ms on average, 20 ms at most, 3.0 s ago.",
+        (
+            "Its own client library says of its Produce requests: throttled 118 ms on average, 473 ms at most, "
+            "12.0 s ago."
+        ),
+        "",
+    ]
+
+
 def test_lines_for_people_say_what_a_class_had_of_a_capacity() -> None:
     found = together(client_document([connection("a", 60)]))
     level = Level(

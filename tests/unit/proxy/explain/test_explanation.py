@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.explain import explanation, parts
-from proxy.explain.documents import Neighbour
+from proxy.explain.documents import Neighbour, PushedTimes
 from proxy.explain.latencies import Predicted
 from proxy.explain.report import ClientReport, ConnectionReport, Seen, SeenSum
 from proxy.explain.rules import Rule
@@ -55,6 +55,14 @@ def test_particulars_of_a_connection() -> None:
     names = ("library", "batch_bytes", "in_flight", "waits_until")
     assert [found[0][name] for name in names] == ["librdkafka 2.3.0", 20_480, 5, "2026-11-22T10:40:01.250Z"]
     assert [found[1][name] for name in names] == ["", None, 0, None]
+
+
+def test_what_the_clients_library_says_is_beside_what_was_seen_of_it() -> None:
+    said = PushedTimes(kind="produce", average_ms=118.0, longest_ms=480.0, seconds_ago=12.0)
+    found = explain(replace(report(muted=0.5, idle=0.5), telemetry=(said,)))
+    assert found["telemetry"] == [
+        {"kind": "produce", "average_ms": 118.0, "longest_ms": 480.0, "seconds_ago": 12.0}
+    ]
 
 
 def test_observed_client_has_what_it_would_wait_for_and_what_would_pass() -> None:

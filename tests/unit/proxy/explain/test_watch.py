@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from protocol import api
 from protocol.api import FETCH
+from protocol.messages.telemetry import ThrottleTimes
 from proxy.channel import (
     ASKED,
     AT_BROKER,
@@ -17,12 +18,14 @@ from proxy.channel import (
     Probe,
     Probed,
     ReplicaThrottle,
+    Telemetry,
 )
 from proxy.channel.request_time import ANY_WAIT, RequestTimes
 from proxy.explain import parts
 from proxy.explain import watch as module
+from proxy.explain.documents import PushedTimes
 from proxy.explain.parts import MINUTE, QUARTER
-from proxy.explain.report import BrokerReport, brokers_of
+from proxy.explain.report import BrokerReport, ClientReport, ConnectionsSum, brokers_of, merge, report
 from proxy.explain.rules import Rule
 from proxy.explain.watch import NO_PARTICULARS, TIMED_PART, Client, Meter, Particulars, Watch
 from quotas.definitions.definitions import StaticQuotas
@@ -368,3 +371,42 @@ def test_broker_that_stands_still_most_of_the_time_is_slow_by_time() -> None:
     assert broker.percentile_ms(0.5) < 2
     assert broker.time_percentile_ms(0.5) > 400
     assert broker.slowest_ms > 400
+
+
+def test_last_of_what_a_clients_library_has_pushed_is_kept_by_kind_for_a_quarter_of_an_hour() -> None:
+    watch = Watch()
+    for connection, at_ms, times in (
+        ("one", 5_000, {"produce": ThrottleTimes(118.0, 480.0)}),
+        ("other", 9_000, {"produce": ThrottleTimes(2.0, None), "fetch": ThrottleTimes(None, 7.0)}),
+        ("third", 9_500, {}),  # nothing that could be read
+        ("one", 5_000, {"produce": ThrottleTimes(118.0, 480.0)}),
+    ):
+        visit(watch, condition(telemetry=Telemetry(at_ms, times)), 10_000, connection)
+    for connection in ("one", "other", "third"):
+        watch.end(connection)
+    client = watch.clients["", "a"]
+
+    def pushed(now_ms: int) -> tuple[PushedTimes, ...]:
+        return report(client, QUARTER, now_ms, ConnectionsSum()).telemetry
+
+    assert pushed(21_000) == (
+        PushedTimes(kind="fetch", longest_ms=7.0, seconds_ago=12.0),
+        PushedTimes(kind="produce", average_ms=2.0, seconds_ago=12.0),
+    )
+    assert len(pushed(9_000 + 900_000)) == 2
+    assert pushed(9_000 + 900_001) == ()
+
+
+def test_what_was_pushed_last_to_any_process_is_reported() -> None:
+    def of_process(telemetry: Telemetry) -> ClientReport:
+        watch = visited((10_000, condition(telemetry=telemetry)))
+        return report(watch.clients["", "a"], MINUTE, 10_000, ConnectionsSum())
+
+    first = of_process(Telemetry(4_000, {"produce": ThrottleTimes(1.0, 2.0)}))
+    later = of_process(Telemetry(9_000, {"produce": ThrottleTimes(3.0, 4.0)}))
+    for reports in ((first, later), (later, first)):
+        found = merge(reports)
+        assert found is not None
+        assert found.telemetry == (
+            PushedTimes(kind="produce", average_ms=3.0, longest_ms=4.0, seconds_ago=1.0),
+        )

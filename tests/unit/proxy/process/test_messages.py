@@ -12,7 +12,7 @@ from proxy.admin.clients import ClientPart
 from proxy.channel import Question, ShownMove
 from proxy.config import Address, CaptureOptions, Config, ListenerOptions, ListenerTls
 from proxy.control.cluster import KnownBrokers
-from proxy.explain.documents import Neighbour
+from proxy.explain.documents import Neighbour, PushedTimes
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, Query, Seen
 from proxy.explain.rules import Rule
 from proxy.explain.waiting import Judgement, Waiter
@@ -49,7 +49,10 @@ MOVE = ShownMove(Ongoing((1, 2), (2,), (1,)), Stepping((1,), (1, 2)))
 VIEW = QuotaView("ann", "web", "Produce", 1.5, None, 10, 1, 1, 0, 0, 0.5)
 ROW = Row("Produce", "ann", "web", 1.5, 2.0, 0.0, Totals(bytes=10), rates={1: 1.5})
 CONNECTION = ConnectionReport("192.0.2.1:9", 1, 50, (1.0, 2.0))
-CLIENT = ClientReport("ann", "web", (CONNECTION,), 1, (1.0, 2.0), ((RULE, 5.0),), 1.0, 2.0)
+PUSHED = PushedTimes(kind="produce", longest_ms=5.0, seconds_ago=1.0)
+CLIENT = ClientReport(
+    "ann", "web", (CONNECTION,), 1, (1.0, 2.0), ((RULE, 5.0),), 1.0, 2.0, telemetry=(PUSHED,)
+)
 SEEN = Seen(
     (CLIENT,), {RULE: (Neighbour("bob", "b", 2.0),)}, (BrokerReport(1, (1.0,)),), backlogs={RULE: 7.0}
 )
