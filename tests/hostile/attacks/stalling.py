@@ -1,5 +1,6 @@
-"""Single frames that cost the loop, and so all clients, as much of its time as can be had; the figure is an honest
-client's longest wait, in the best of a few attempts where one was over the bar.
+"""Single frames, and floods of one, that cost the loop, and so all clients, as much of its time as can be had.
+
+The figure is an honest client's longest wait, in the best of a few attempts where one was over the bar.
 """
 
 import contextlib
@@ -16,11 +17,14 @@ from protocol.primitives import uvarint_bytes
 from tests.bench.process import Child, module_process
 from tests.hostile import wire
 from tests.hostile.scene import Row, Scene, Stage, survivor
-from tests.support.frames import frame
+from tests.support.frames import frame, request
+from tests.support.pushes import GZIP, PRODUCE_AVG, ZSTD, compressed, gauge, metrics_data, push_body
 
 _FRAME_BYTES: Final = 16 * 1024 * 1024 - 1024
 _RESPONSE_SECONDS_MAX: Final = 12.0
 _SETTLE_SECONDS: Final = 0.4
+_PUSHING_SECONDS: Final = 3.0
+_PUSHING_IDS: Final = 32  # of one connection
 _WARM_UP_SECONDS: Final = 1.0
 # 5 ms of the loop's time is the bar of issue 14; a test on a loaded machine can tell it from seconds, not from 50 ms.
 BAR_MS: Final = 250.0
@@ -93,6 +97,33 @@ def _sends(build: Build, first: bytes = b"") -> Callable[[Scene], None]:
                 client.ask(first)
             client.send(request)
             client.skip()
+
+    return attack
+
+
+def push_bomb() -> tuple[bytes, int]:
+    """Metrics of 1 GB in 32 KB, and their compression type."""
+    return compressed(bytes(1 << 30), ZSTD), ZSTD
+
+
+def push_of_fields() -> tuple[bytes, int]:
+    """Metrics of 500 kB in 1 kB, of fields that take the longest to read, and their compression type."""
+    return compressed(metrics_data([gauge(PRODUCE_AVG, 1.0), b"\x12\0" * 250_000]), GZIP), GZIP
+
+
+def _pushes(build: Callable[[], tuple[bytes, int]]) -> Callable[[Scene], None]:
+    """The same push of each of 32 client ids, on a new connection again and again."""
+
+    def attack(scene: Scene) -> None:
+        body = push_body(*build())
+        pushes = b"".join(
+            request(api.PUSH_TELEMETRY, 0, body, client_id=f"push-{number}") for number in range(_PUSHING_IDS)
+        )
+        until = time.monotonic() + _PUSHING_SECONDS
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError), scene.connected(until) as client:
+                client.send(pushes)
+                client.skip()
 
     return attack
 
@@ -242,6 +273,16 @@ _STALLS: Final = (
     ),
     _harm("scram-extensions", "SCRAM token, 1 MB, 260,000 extensions", _SCRAM),
     _harm("body-tags-versions", "ApiVersions: 8 M tags behind its fields", _BODY_TAGS),
+    _Stall(
+        Row("push-bomb", 31, "PushTelemetry: 1 GB of zeros in 32 kB, of 32 client ids", "ms", BAR_MS),
+        _pushes(push_bomb),
+        _PLAIN,
+    ),
+    _Stall(
+        Row("push-fields", 31, "PushTelemetry: 250,000 metrics in 1 kB, of 32 client ids", "ms", BAR_MS),
+        _pushes(push_of_fields),
+        _PLAIN,
+    ),
 )
 ROWS: Final = tuple(each.row for each in _STALLS)
 
