@@ -6,7 +6,8 @@ layout that Sluice does not know: `refusal` is the response of a broker that doe
 
 A key that is not in `protocol.api` is removed, and also one whose oldest version is newer than Sluice's newest. Oldest
 versions are not changed: brokers only advertise 0 for Produce because librdkafka decides by it whether it may compress
-(KAFKA-18659). Features and all later fields are not changed.
+(KAFKA-18659). Features and all later fields are not changed. A key to which Sluice responds itself is added if the
+broker does not have it.
 """
 
 import re
@@ -125,6 +126,7 @@ def rewrite(
     version: int,
     offered: Mapping[int, int] = _NOTHING,
     newest_offered: Mapping[int, int] = _NOTHING,
+    own: Mapping[int, int] = _NOTHING,
 ) -> bytes:
     """Return a complete ApiVersions response, with the versions of each API limited to those that Sluice supports.
 
@@ -132,6 +134,8 @@ def rewrite(
         version: the version of the request; a broker that does not support it responds in version 0 with error 35.
         offered: by API key, a newest version that Sluice offers even if the broker does not support it.
         newest_offered: by API key, the newest version to offer although broker and Sluice support later ones.
+        own: by API key, the newest version of the APIs to which Sluice responds itself: they are added, from version 0
+            on, if the broker has none of these versions.
     """
     end = len(frame)
     pos = response_body_start(frame, 0, end, API_VERSIONS, version)
@@ -140,6 +144,7 @@ def rewrite(
     keys_pos = pos + 2
     keys, pos = count(frame, keys_pos, end, compact)
     entries: list[bytes] = []
+    missing = {} if error else dict(own)
     for _ in range(keys):
         tags_pos = skip(pos, _KEY.size, end)
         api_key, oldest, newest = _KEY.unpack_from(frame, pos)
@@ -148,6 +153,9 @@ def rewrite(
         if api_key in offered:
             newest = max(newest, offered[api_key])
         if oldest <= newest:
+            missing.pop(api_key, None)
             entries.append(_KEY.pack(api_key, oldest, newest) + frame[tags_pos:pos])
+    tags = b"\0" if compact else b""
+    entries += [_KEY.pack(api_key, 0, newest) + tags for api_key, newest in missing.items()]
     body = frame[4:keys_pos] + count_bytes(len(entries), compact) + b"".join(entries) + frame[pos:]
     return _INT32.pack(len(body)) + body

@@ -215,6 +215,10 @@ _ERROR_CODE_END: Final = 10
 
 # If reassignments are carried out in steps, their list has the version of KIP-435.
 _OFFERED: Final[Mapping[int, int]] = {api.LIST_PARTITION_REASSIGNMENTS: reassignments.BATCH_VERSION}
+# The quota API, where Sluice responds to it.
+_QUOTAS: Final[Mapping[int, int]] = {
+    key: api.MAX_VERSION[key] for key in (api.DESCRIBE_CLIENT_QUOTAS, api.ALTER_CLIENT_QUOTAS)
+}
 _NOTHING: Final[Mapping[int, int]] = {}
 
 
@@ -281,10 +285,11 @@ def _mapped(settings: ChannelSettings) -> tuple[AddressMap]:
     return (_address_map(settings),)
 
 
-def _offered(settings: ChannelSettings) -> tuple[Mapping[int, int], Mapping[int, int]]:
+def _offered(settings: ChannelSettings) -> tuple[Mapping[int, int], ...]:
     return (
         _OFFERED if settings.reassignments is not None else _NOTHING,
         NEWEST if settings.own is not None else _NOTHING,
+        _QUOTAS if settings.serves_quota_api else _NOTHING,
     )
 
 

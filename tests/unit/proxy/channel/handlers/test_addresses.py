@@ -29,6 +29,7 @@ from tests.unit.protocol.messages.test_addresses import config_response, quorum
 from tests.unit.proxy.channel.handlers.test_topic_mutations import engine, tokens
 
 HOST = "broker.internal.example"
+Ranges = dict[int, tuple[int, int]]  # the oldest and newest version of each API
 
 
 def metadata(version: int, nodes: list[int], topics: int = 0) -> bytes:
@@ -119,6 +120,41 @@ def test_api_versions_of_a_version_the_broker_does_not_know_stay_version_0() -> 
     keys = [struct(cls, 0, "ApiVersion", api_key=18, min_version=0, max_version=4)]
     refused = framed(cls(version=0, error_code=35, api_keys=keys), correlation_id=1)
     talk.broker(0, refused, Insert(refused), Drop(len(refused)))
+
+
+@pytest.mark.parametrize("serves", [True, False])
+@pytest.mark.parametrize("version", [0, 2, 3])
+@pytest.mark.parametrize(
+    ("has", "error_code", "added"),
+    [
+        ({3: (0, 4)}, 0, {48: (0, 1), 49: (0, 1)}),
+        ({49: (0, 0), 3: (0, 4)}, 0, {48: (0, 1)}),
+        ({48: (2, 3), 49: (0, 1)}, 0, {48: (0, 1)}),  # no version that Sluice knows
+        ({48: (0, 1), 49: (0, 1)}, 0, {}),
+        ({18: (0, 4)}, 42, {}),  # a refused request
+    ],
+)
+def test_quota_api_is_offered_where_sluice_responds_to_it(
+    has: Ranges, error_code: int, added: Ranges, version: int, serves: bool
+) -> None:
+    known = {key: versions for key, versions in has.items() if versions[0] <= api.MAX_VERSION[key]}
+    shown = known | (added if serves else {})
+    talk = playbook(serves_quota_api=serves)
+    talk.asks(0, api_versions(version))
+    told, seen = (offering(version, error_code, ranges) for ranges in (has, shown))
+    talk.broker(1, told, Insert(seen), Drop(len(told)))
+
+
+def offering(version: int, error_code: int, ranges: Ranges) -> bytes:
+    """An ApiVersions response."""
+    cls = RESPONSES[api.API_VERSIONS]
+    keys = [
+        struct(cls, version, "ApiVersion", api_key=key, min_version=oldest, max_version=newest)
+        for key, (oldest, newest) in ranges.items()
+    ]
+    return framed(
+        cls(version=version, error_code=error_code, api_keys=keys, throttle_time_ms=0), correlation_id=1
+    )
 
 
 def meaning(cluster_id: str | None) -> bytes:
