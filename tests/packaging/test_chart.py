@@ -1,8 +1,8 @@
 """The Helm chart: what it makes of its defaults and of each example, judged without a cluster.
 
-Helm lints and renders it, kubeconform compares the manifests with Kubernetes' own description of three versions,
-kube-score says what a reviewer would, the API server's own code admits a pod, and `sluice check` judges the
-configuration inside as the container finds it.
+Helm lints and renders it, kubeconform compares the manifests with Kubernetes' own description of three versions and the
+example of a TLSRoute with the Gateway API's, kube-score says what a reviewer would, the API server's own code admits a
+pod, and `sluice check` judges the configuration inside as the container finds it.
 """
 
 import hashlib
@@ -58,6 +58,7 @@ SIDECARS: Final = ("sidecar", "strimzi")
 ONE_PORT: Final = "one-port"
 GATEWAYS: Final = tuple(case for case in CASES if case not in SIDECARS)
 STRIMZI: Final = ROOT / "deploy" / "sidecar" / "strimzi" / "kafka.yaml"
+TLS_ROUTE: Final = ROOT / "deploy" / "gateway-api" / "tlsroute.yaml"
 SECRETS: Final = "/etc/sluice-secrets"
 TOOLS: Final = ("admit", "helm", "kubeconform", "kube-score", "kustomize")
 TOOLS_HINT: Final = f"build/bin has not all of {', '.join(TOOLS)}: run make chart-tools (Go)"
@@ -127,7 +128,7 @@ def _kubeconform(version: str, text: str, *, fails: bool = False) -> str:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kubernetes_knows_every_field(version: str) -> None:
-    others = [*(ROOT / "docker").glob("kubernetes-*.yaml"), STATEFULSET / "kafka.yaml"]
+    others = [*(ROOT / "docker").glob("kubernetes-*.yaml"), STATEFULSET / "kafka.yaml", TLS_ROUTE]
     texts = [*map(_text, CASES), *(path.read_text() for path in others)]
 
     said = _kubeconform(version, "\n---\n".join(texts))
@@ -148,6 +149,18 @@ def test_kubernetes_would_not_know_a_misspelt_field_or_another_type() -> None:
     assert "Invalid: 1" in _kubeconform(
         VERSIONS[-1], text.replace("  replicas: 3", "  replicas: three"), fails=True
     )
+
+
+def test_gateway_api_would_not_know_a_misspelt_field_or_another_name() -> None:
+    text = TLS_ROUTE.read_text()
+
+    for old, new, said in (
+        ("hostnames:", "hostnamez:", "additional properties 'hostnamez' not allowed"),
+        ('"*.kafka.example.org"', '"b*.kafka.example.org"', "'b*.kafka.example.org' does not match pattern"),
+        ("mode: Passthrough", "mode: PassThrough", "value must be one of 'Terminate', 'Passthrough'"),
+    ):
+        assert old in text
+        assert said in _kubeconform(VERSIONS[-1], text.replace(old, new), fails=True)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -882,7 +895,7 @@ def test_checksums_of_a_release_have_the_archive_beside_it(tmp_path: Path) -> No
 def test_tls_route_leads_to_the_one_port_by_all_names() -> None:
     manifests = _rendered(ONE_PORT)
     (listener,) = _configuration(manifests)["listeners"]
-    gateway, route = documents((ROOT / "deploy" / "gateway-api" / "tlsroute.yaml").read_text())
+    gateway, route = documents(TLS_ROUTE.read_text())
 
     (at,) = gateway["spec"]["listeners"]
     assert (at["port"], at["tls"]) == (listener["advertised_bootstrap_port"], {"mode": "Passthrough"})

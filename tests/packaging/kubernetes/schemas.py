@@ -1,8 +1,9 @@
 """`python -m tests.packaging.kubernetes.schemas` writes schemas/: JSON schemas of the kinds that the chart uses.
 
-They are made of Kubernetes' own API description and of the Prometheus operator's CRDs, which are Go modules, since
-those that kubeconform would fetch are on a host that tests must not need. An object may have no field that is not
-described. What Kubernetes defines beyond a schema, such as formats of names, is not checked.
+They are made of Kubernetes' own API description and of the CRDs of the Prometheus operator and of the Gateway API. All
+are in Go modules; those that kubeconform would fetch are on a host that tests must not need. An object may have no
+field that is not described. What Kubernetes defines beyond a schema, such as formats of names and rules in CEL, is not
+checked.
 """
 
 import json
@@ -20,6 +21,9 @@ VERSIONS: Final = ("1.30.14", "1.34.3", "1.37.2")
 """The oldest Kubernetes that the chart takes, one between, and the newest."""
 
 OPERATOR: Final = "0.85.0"
+GATEWAY_API: Final = "1.5.1"
+"""Of the first line whose standard channel has TLSRoute."""
+
 KINDS: Final = {
     "io.k8s.api.core.v1": ("ConfigMap", "Service", "ServiceAccount"),
     "io.k8s.api.apps.v1": ("Deployment", "StatefulSet"),
@@ -28,7 +32,16 @@ KINDS: Final = {
     # Of Kubernetes 1.36 and later.
     "io.k8s.api.admissionregistration.v1": ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"),
 }
-CRDS: Final = ("podmonitors", "prometheusrules", "servicemonitors")
+CRDS: Final = {
+    f"github.com/prometheus-operator/prometheus-operator@v{OPERATOR}": [
+        f"example/prometheus-operator-crd/monitoring.coreos.com_{name}.yaml"
+        for name in ("podmonitors", "prometheusrules", "servicemonitors")
+    ],
+    f"sigs.k8s.io/gateway-api@v{GATEWAY_API}": [
+        f"config/crd/standard/gateway.networking.k8s.io_{name}.yaml" for name in ("gateways", "tlsroutes")
+    ],
+}
+"""Files by Go module."""
 _AMOUNT: Final = {"type": ["string", "number"]}
 _IRREGULAR: Final = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": _AMOUNT,
@@ -45,10 +58,10 @@ def main() -> None:
     for version in VERSIONS:
         module = _module(f"k8s.io/kubernetes@v{version}")
         _write_version(version, json.loads((module / "api/openapi-spec/swagger.json").read_text()))
-    module = _module(f"github.com/prometheus-operator/prometheus-operator@v{OPERATOR}")
-    for name in CRDS:
-        path = module / f"example/prometheus-operator-crd/monitoring.coreos.com_{name}.yaml"
-        _write_crd(yaml.safe_load(path.read_text()))
+    for name, paths in CRDS.items():
+        module = _module(name)
+        for path in paths:
+            _write_crd(yaml.safe_load((module / path).read_text()))
 
 
 def _module(name: str) -> Path:
@@ -119,10 +132,10 @@ def pruned(schema: dict[str, Any]) -> dict[str, Any]:
 def _write_crd(crd: dict[str, Any]) -> None:
     kind = crd["spec"]["names"]["kind"].lower()
     group = crd["spec"]["group"].partition(".")[0]
-    for version in crd["spec"]["versions"]:
-        schema = pruned(version["schema"]["openAPIV3Schema"])
-        schema["properties"]["metadata"] = {"type": "object"}
-        _write(SCHEMAS / f"{kind}-{group}-{version['name']}.json", schema)
+    (stored,) = (version for version in crd["spec"]["versions"] if version["storage"])
+    schema = pruned(stored["schema"]["openAPIV3Schema"])
+    schema["properties"]["metadata"] = {"type": "object"}
+    _write(SCHEMAS / f"{kind}-{group}-{stored['name']}.json", schema)
 
 
 def _write(path: Path, schema: dict[str, Any]) -> None:
