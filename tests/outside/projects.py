@@ -204,7 +204,9 @@ PROJECTS: Final = {
     "librdkafka": Project(
         ("src/rdkafka.h", "rd_kafka_new"),
         _librdkafka,
-        properties=_CREATES_TOPICS | {"num.partitions": "4"},
+        # The last as its own tests of share consumers have it.
+        properties=_CREATES_TOPICS
+        | {"num.partitions": "4", "group.share.min.record.lock.duration.ms": "1000"},
         tls=True,
     ),
     "kafka-go": Project(
