@@ -381,7 +381,7 @@ lock: $(VENV)/.stamp ## Renew requirements/*.txt from pyproject.toml and require
 	$(BIN)/python -m venv build/lock
 	build/lock/bin/pip install --quiet --disable-pip-version-check uv
 	$(LOCK) --output-file requirements/run.txt pyproject.toml
-	for name in build release docs dev fuzz; do $(LOCK) --output-file requirements/$$name.txt requirements/$$name.in; done
+	for name in build release docs dev fuzz tansu; do $(LOCK) --output-file requirements/$$name.txt requirements/$$name.in; done
 	for extra in capture fleet offline operator; do \
 	  $(LOCK) --extra $$extra --constraint requirements/dev.txt --output-file requirements/$$extra.txt pyproject.toml; done
 

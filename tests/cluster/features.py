@@ -13,11 +13,21 @@ CONSUMER_GROUPS: Final = "consumer groups (KIP-848)"
 SHARE_GROUPS: Final = "share groups (KIP-932)"
 JWT_CLASSES: Final = "validators of JWTs by the names that tests/oracle/Names.java has"
 UTF_16_JWTS: Final = "JWTs in UTF-16"
+SEVERAL_NODES: Final = "several nodes"
 
 # The line of Kafka with which it came, for production: before, it was a preview that the broker's properties allow.
-SINCE: Final = {CONSUMER_GROUPS: "4.0", SHARE_GROUPS: "4.2", JWT_CLASSES: "4.1", UTF_16_JWTS: "4.2"}
+SINCE: Final = {
+    SEVERAL_NODES: "3.9",
+    CONSUMER_GROUPS: "4.0",
+    JWT_CLASSES: "4.1",
+    SHARE_GROUPS: "4.2",
+    UTF_16_JWTS: "4.2",
+}
 # What brokers that are not Apache's lack, by their names in SLUICE_KAFKA (tests/support/foreign_brokers.py).
-FOREIGN: Final[dict[str, frozenset[str]]] = {"kfake": frozenset()}
+FOREIGN: Final[dict[str, frozenset[str]]] = {
+    "kfake": frozenset(),
+    "tansu": frozenset({CONSUMER_GROUPS, SHARE_GROUPS, SEVERAL_NODES}),
+}
 
 # The newest version of each API that the broker of the fixture `kafka` has; empty until it has started.
 OFFERED: Final[dict[int, int]] = {}

@@ -10,6 +10,7 @@ import struct
 import pytest
 
 from tests.cluster import HOST, Cluster
+from tests.cluster.features import SEVERAL_NODES
 from tests.conftest import CreateTopic
 from tests.support.gateway_fixture import gateway_fixture
 from tests.support.numbered import read_all, write_all
@@ -60,6 +61,7 @@ def real_ports(kafka: Cluster) -> list[bytes]:
     return [struct.pack(">i", kafka.address(node)[1]) for node in kafka.nodes]
 
 
+@pytest.mark.needs(SEVERAL_NODES)
 @pytest.mark.parametrize("version", [10, 12, 13])
 def test_new_leader_in_a_produce_response_is_at_a_port_of_sluice(
     kafka: Cluster, sluice: SluiceProcess, topic: Topic, version: int

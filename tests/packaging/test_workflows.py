@@ -16,6 +16,8 @@ import yaml
 
 from proxy.cli import parser
 from release.images import TARGETS
+from tests.cluster.features import FOREIGN
+from tests.cluster.jars import RELEASES, release
 from tests.packaging.conftest import ROOT, bare_environment, run
 
 _HOST: Final = ROOT / ".github"
@@ -164,6 +166,12 @@ def test_ci_has_every_python_that_the_package_supports() -> None:
 
     assert set(matrix["python"]) == supported == set(build.split())
     assert [extra["may-fail"] for extra in matrix["include"]] == [True]
+
+
+def test_every_broker_of_the_matrix_has_a_job_of_its_own_each_night() -> None:
+    matrix = _load(_HOST / "workflows" / "nightly.yml")["jobs"]["matrix"]["strategy"]["matrix"]
+
+    assert [name if name in FOREIGN else release(name) for name in matrix["broker"]] == [*RELEASES, *FOREIGN]
 
 
 def test_images_of_a_release_are_those_of_the_dockerfile() -> None:

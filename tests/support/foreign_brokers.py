@@ -1,4 +1,4 @@
-"""Brokers that are not Apache's, in the place of `Cluster`: three nodes that start and end together, without SASL.
+"""Brokers that are not Apache's, in the place of `Cluster`: nodes that start and end together, without SASL.
 
 `SLUICE_KAFKA=kfake` has the fixture `kafka` start them (tests/cluster/features.py has the names).
 """
@@ -19,36 +19,47 @@ from tests.cluster import (
     readiness,
 )
 from tests.cluster.jars import NEWEST
-from tests.interop.families import KFAKE
+from tests.interop.families import KFAKE, TANSU
 
-NODES: Final = 3
 READY_SECONDS_MAX: Final = 20.0
 
 
 def kfake(ports: Sequence[int]) -> list[str]:
-    """Return the command line of franz-go's kfake, a program of Go, whose first node is 0."""
+    """Return the command line of franz-go's kfake, a program of Go."""
     return [*KFAKE().words, *map(str, ports)]
 
 
-COMMANDS: Final[dict[str, Callable[[Sequence[int]], list[str]]]] = {"kfake": kfake}
+def tansu(ports: Sequence[int]) -> list[str]:
+    """Return the command line of Tansu, a program of Rust: of one node, since nodes would share a store outside."""
+    (port,) = ports
+    urls = (f"--{name}-url=tcp://{HOST}:{port}" for name in ("listener", "advertised-listener"))
+    return [*TANSU().words, "broker", "--silent", "--storage-engine=memory://tansu/", *urls]
+
+
+COMMANDS: Final[dict[str, tuple[Sequence[int], Callable[[Sequence[int]], list[str]]]]] = {
+    "kfake": ((0, 1, 2), kfake),
+    "tansu": ((111,), tansu),
+}
+"""Node ids, and the command line for as many ports."""
 
 
 class ForeignCluster(Cluster):
     """One of COMMANDS; single nodes are not ended and started."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(ClusterOptions(nodes=NODES, kafka=NEWEST))
         self._name = name
+        self._nodes, self._command = COMMANDS[name]
+        super().__init__(ClusterOptions(nodes=len(self._nodes), kafka=NEWEST))
         self._process: subprocess.Popen[bytes] | None = None
         self._at: dict[int, Address] = {}
 
     def start(self) -> Self:
         """Start all nodes, and wait until each names all."""
         try:
-            ports = free_ports(NODES)
-            self._at = {node: (HOST, port) for node, port in enumerate(ports)}
+            ports = free_ports(len(self._nodes))
+            self._at = {node: (HOST, port) for node, port in zip(self._nodes, ports, strict=True)}
             self.nodes = tuple(self._at)
-            self._process = processes.start(COMMANDS[self._name](ports), log=self.directory / "log")
+            self._process = processes.start(self._command(ports), log=self.directory / "log")
             self.wait_ready()
         except BaseException:
             self.stop()
