@@ -77,6 +77,7 @@ class Chosen:
         number: which one of the family.
         rate: its mean over the days that the advice is made from, in bytes/s; the families' own are for no laptop.
         request_bytes: the mean size of a Produce, or of a Fetch response.
+        name: the client id, where the family's is another client's as well; "" for the family's.
     """
 
     family: str
@@ -84,6 +85,7 @@ class Chosen:
     rate: float
     request_bytes: int = 16_384
     produces: bool = True
+    name: str = ""
 
 
 # Of each family one that does what the family is about: the first burst of a client that never had one is what no
@@ -99,7 +101,9 @@ CLIENTS: Final = (
     Chosen("night-batch", 1, 100e3, 32_768),
     Chosen("new-tenant", 11, 100e3),
     Chosen("hog", 1, 200e3),
+    Chosen("hog", 2, 200e3, produces=False),
     _HOG,
+    Chosen(_HOG.family, _HOG.number, _HOG.rate, _HOG.request_bytes, produces=False, name="reading-hog"),
 )
 
 
@@ -127,7 +131,7 @@ class Client:
 
 
 def week(chosen: Sequence[Chosen], day_s: int, seed: int) -> list[Client]:
-    """Return the clients' weeks: days of `day_s` seconds, of which the hog begins on the sixth."""
+    """Return the clients' weeks: days of `day_s` seconds; the hogs begin on the sixth."""
     hog = made(_HOG.family, seed)[_HOG.number]
     assert hog.hog_from_s is not None, "that is what its family is about"
     first = hog.hog_from_s // DAY_S - _SEEN
@@ -138,7 +142,7 @@ def week(chosen: Sequence[Chosen], day_s: int, seed: int) -> list[Client]:
         sizes = client.sizes.reshape(-1, DAY_S)[first : first + DAYS, of_day].ravel()
         sizes = sizes * (each.rate / sizes[: _SEEN * day_s].mean())
         begin = None if client.hog_from_s is None else (client.hog_from_s / DAY_S - first) * day_s
-        found.append(Client(client.name, each, sizes, begin))
+        found.append(Client(each.name or client.name, each, sizes, begin))
     return found
 
 
@@ -338,7 +342,7 @@ def outcome(found: Week, day_s: int) -> Outcome:
             "% of the time",
         ),
         Bar(
-            "passed of what the hog asks for",
+            "passed of what a hog asks for",
             100 * max(row.passed / row.asked for row in hogs),
             100 * _PASSED_MAX,
             "%",
@@ -356,7 +360,7 @@ def outcome(found: Week, day_s: int) -> Outcome:
 
 
 def draw(path: Path, found: Week, day_s: int) -> None:
-    """Draw what passed of each client, its quota, and what the hog asked for."""
+    """Draw what passed of each client, its quota, and what the hogs asked for."""
     edges = np.arange(DAYS * _POINTS + 1) * (day_s / _POINTS)
     seconds = np.arange(DAYS * day_s) + 0.5
     lengths = np.histogram(seconds, edges)[0]
@@ -395,7 +399,7 @@ def main(console: Console) -> bool:
     report.show(console, facts, result)
     if given.write:
         draw(_PICTURE, found, given.day)
-        shown = f"\n![What passed of each client, its quota, and what the hog asked for]({_PICTURE.name})\n"
+        shown = f"\n![What passed of each client, its quota, and what the hogs asked for]({_PICTURE.name})\n"
         report.write(_PAGE, "week", facts, result, shown)
     return all(bar.passed for bar in result.bars)
 

@@ -24,9 +24,16 @@ def test_days_are_shorter_and_rates_are_not_higher() -> None:
     assert [client.sizes[:100].mean() for client in clients] == pytest.approx([each.rate for each in CLIENTS])
 
 
-def test_one_client_becomes_a_hog_on_the_sixth_day() -> None:
-    (begin,) = [client.hog_from_s for client in week(CLIENTS, 20, 11) if client.hog_from_s is not None]
-    assert 5 * 20 <= begin < 6 * 20
+def test_a_producer_and_a_consumer_become_hogs_on_the_sixth_day() -> None:
+    hogs = {client.direction: client for client in week(CLIENTS, 20, 11) if client.hog_from_s is not None}
+    assert set(hogs) == {"produce", "fetch"}
+    for hog in hogs.values():
+        assert hog.hog_from_s is not None
+        assert 5 * 20 <= hog.hog_from_s < 6 * 20
+
+
+def test_clients_have_names_of_their_own() -> None:
+    assert len({client.name for client in week(CLIENTS, 20, 11)}) == len(CLIENTS)
 
 
 def test_requests_have_the_bytes_of_each_second() -> None:
@@ -44,7 +51,7 @@ def test_requests_have_the_bytes_of_each_second() -> None:
         (judged(READER, 0, 20), judged(HOG, 20_000, 21_000), set()),
         # A thousandth of two days of 10 s is 20 ms.
         (judged(READER, 21, 21), judged(HOG, 0, 0), {"longest wait of a client that behaves"}),
-        (judged(READER, 0, 0), judged(HOG, 0, 0, passed=0.4e6), {"passed of what the hog asks for"}),
+        (judged(READER, 0, 0), judged(HOG, 0, 0, passed=0.4e6), {"passed of what a hog asks for"}),
         # 5 % of 20 s and 20 ms are 1,020 ms.
         (judged(READER, 0, 0), judged(HOG, 20_000, 21_021), {"clients that wait otherwise than predicted"}),
         (judged(READER, 0, 0, errors=1), judged(HOG, 0, 0), {"errors"}),
