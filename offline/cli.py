@@ -206,20 +206,24 @@ def _evaluate(options: argparse.Namespace) -> int:
     try:
         from offline import inputs
         from offline.jobs import evaluate
+        from offline.jobs.apply import read_file
+        from offline.jobs.capacity import stated
         from offline.session import progress, spark_session
         from offline.store import Store
     except ImportError as error:
         raise _not_installed(error) from error
-    recordings = inputs.recordings(options.input)
-    inputs.check_output(options.output)
     spark_options = options_of(SparkOptions, options)
     wanted = options_of(EvaluateOptions, options, engine=_engine(options))
+    current = read_file(Path(wanted.quotas_file))[1] if wanted.quotas_file else {}
+    quotas = stated(current, Goal(quotas_file=wanted.quotas_file), wanted.engine)
+    recordings = inputs.recordings(options.input)
+    inputs.check_output(options.output)
     print(f"starting Spark with master {spark_options.master}", flush=True)
     with spark_session(spark_options) as spark:
         print(f"evaluate: {_STAGES['evaluate']}", flush=True)
         begun_s = time.monotonic()
         with progress(spark.sparkContext, "evaluate", wanted=spark_options.progress):
-            said = evaluate.run(spark, wanted, recordings, Store(spark, options.output))
+            said = evaluate.run(spark, wanted, recordings, Store(spark, options.output), quotas)
         for line in said:
             print(line)
         print(f"evaluate: done in {duration(time.monotonic() - begun_s)}", flush=True)

@@ -298,11 +298,19 @@ class EvaluateOptions:
     """The options of `evaluate`.
 
     Attributes:
+        quotas_file: where it states a capacity, the terms that `recommend` would advise are scored as well.
         engine: the policy and its constants (`ENGINE_ARGUMENTS`), and whether a quota holds over all brokers.
         day: the length of a day in seconds; a week is seven of them.
         tolerance: a client is hurt on a day if it waits for more than this share of it.
     """
 
+    quotas_file: Annotated[
+        str,
+        Argument(
+            "quotas file in force; where it states a capacity, rates, ceilings and weights are scored as well",
+            "FILE",
+        ),
+    ] = ""
     engine: EngineOptions = field(default_factory=EngineOptions)
     day: Annotated[
         int,

@@ -5,7 +5,7 @@ shows the same tables (a test compares). Times are UTC. `user` and `client_id` a
 the entity does not have that part. The captured row itself is defined by `protocol.capture`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from protocol.capture import COLUMNS, PARTITION_FIELDS, SCHEMA_KEY, SCHEMA_VERSION
@@ -44,6 +44,24 @@ _QUOTA: Final = Column("quota", "double", "the candidate, in bytes/s and broker"
 
 _RECORDING: Final = Column("recording", "string", "name of its directory")
 _RECOMMENDER: Final = Column("recommender", "string", "`sluice`, `oracle`, or a baseline")
+_TERMS_RECOMMENDER: Final = Column("recommender", "string", "`sluice`, `oracle`, or other terms")
+_HOGS: Final = (
+    Column("hogs", "bigint", "scores of days on which a client is to be held back"),
+    Column("caught", "double", "share of these on which it was held back; -1: there are none"),
+    Column("passed", "double", "the part of what the hog asked for that passes; -1: likewise"),
+    Column(
+        "spared", "double", "share of the others' scores in these days without too long waits; -1: likewise"
+    ),
+)
+
+
+def _intervals(*measures: tuple[str, str]) -> Iterator[Column]:
+    """Yield the columns of measures with their intervals; each is a name and a meaning."""
+    for name, meaning in measures:
+        yield Column(name, "double", meaning)
+        yield Column(f"{name}_low", "double", f"{meaning}, 2.5 % of draws of clients")
+        yield Column(f"{name}_high", "double", f"{meaning}, 97.5 % of them")
+
 
 TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
     "ingest/requests": (
@@ -256,28 +274,13 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         _RECOMMENDER,
         Column("clients", "bigint", "that behave, with a scored day"),
         Column("scores", "bigint", "of these clients"),
-        *(
-            Column(f"{name}{bound}", "double", f"{meaning}{words}")
-            for name, meaning in (
-                ("slack", "mean"),
-                ("waited", "mean"),
-                ("hurt", "mean"),
-                ("regret", "slack and 20 times waited, above the oracle's"),
-            )
-            for bound, words in (
-                ("", ""),
-                ("_low", ", 2.5 % of draws of clients"),
-                ("_high", ", 97.5 % of them"),
-            )
+        *_intervals(
+            ("slack", "mean"),
+            ("waited", "mean"),
+            ("hurt", "mean"),
+            ("regret", "slack and 20 times waited, above the oracle's"),
         ),
-        Column("hogs", "bigint", "scores of days on which a client is to be held back"),
-        Column("caught", "double", "share of these that its quota held back; -1: there are none"),
-        Column("passed", "double", "quota over what the hog asked for, at most 1; -1: likewise"),
-        Column(
-            "spared",
-            "double",
-            "share of the others' scores in these days without too long waits; -1: likewise",
-        ),
+        *_HOGS,
     ),
     "evaluate/fronts": (
         _RECORDING,
@@ -296,6 +299,45 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("baseline_waited", "double", "of the baseline, multiplied to have the same slack"),
         Column("inside", "boolean", "the advice lets clients wait no longer than that"),
         Column("dominated", "boolean", "the baseline as it is has less slack and fewer waits"),
+    ),
+    "evaluate/terms": (
+        _RECORDING,
+        *_ENTITY,
+        Column("origin", "int", "days that the recommender has seen"),
+        Column("horizon", "int", "days that its terms are scored on: 1 or 7"),
+        _TERMS_RECOMMENDER,
+        Column("waited", "double", "share of the day that the client would have waited, mean of the days"),
+        Column("hurt", "double", "share of the days with more waits than are tolerated"),
+        Column(
+            "kept",
+            "double",
+            "share of the seconds in which it wanted something, with at least 97 % of its rate, or of what it wanted",
+        ),
+        Column("passed", "double", "share of its bytes that passed on their day"),
+        Column("behaves", "boolean", "false: of days on which it is to be held back"),
+    ),
+    "evaluate/carried": (
+        _RECORDING,
+        Column("direction", "string", "`produce` or `fetch`"),
+        Column("origin", "int", "days that the recommender has seen"),
+        Column("horizon", "int", "1 or 7 days; those on which a client is to be held back are left out"),
+        _TERMS_RECOMMENDER,
+        Column("carried", "bigint", "bytes of all clients that passed on their day"),
+        Column("possible", "bigint", "that were wanted in each second, late ones too, up to the capacity"),
+    ),
+    "evaluate/terms_summary": (
+        _RECORDING,
+        Column("horizon", "int", "1 or 7 days"),
+        _TERMS_RECOMMENDER,
+        Column("clients", "bigint", "that behave, with a scored day"),
+        Column("scores", "bigint", "of these clients"),
+        *_intervals(
+            ("waited", "mean"), ("hurt", "mean"), ("kept", "mean"), ("regret", "waited, above the oracle's")
+        ),
+        *_HOGS,
+        Column("carried", "double", "carried over possible; -1: no day without a client to be held back"),
+        Column("carried_low", "double", "the same, 2.5 % of draws of origins"),
+        Column("carried_high", "double", "the same, 97.5 % of them"),
     ),
     "evaluate/calibration": (
         _RECORDING,

@@ -34,6 +34,7 @@ WAIT_WEIGHT: Final = 20.0  # a day waited costs as much as so many days of a quo
 
 SLUICE: Final = "sluice"
 ORACLE: Final = "oracle"
+LAST_WEEK: Final = "last week's"
 
 _HOG: Final = 8.0
 _HOG_AFTER: Final = 3
@@ -143,9 +144,13 @@ BASELINES: Final[Mapping[str, Callable[[Days, int], float]]] = {
     "maximum x 1.1": maximum,
     "p99 of a minute x 1.5": minute_p99,
     "decaying histogram": decaying_histogram,
-    "last week's": last_week,
+    LAST_WEEK: last_week,
 }
 RECOMMENDERS: Final = (SLUICE, *BASELINES, ORACLE)
+# Of terms on which a capacity is shared (`jobs.evaluate_terms`).
+QUOTAS: Final = "recommended quotas"
+EQUAL: Final = "equal shares"
+TERMS_RECOMMENDERS: Final = (SLUICE, QUOTAS, EQUAL, LAST_WEEK, ORACLE)
 
 
 def judged(needs: Floats) -> npt.NDArray[np.bool_]:
@@ -164,32 +169,45 @@ def judged(needs: Floats) -> npt.NDArray[np.bool_]:
     return found
 
 
+def origins(days: int) -> list[tuple[int, int]]:
+    """Return how many days a recommender has seen, and on how many of the next ones it is scored, for each score.
+
+    >>> origins(3)
+    [(1, 1), (2, 1)]
+    """
+    return [
+        (origin, horizon) for origin in range(1, days) for horizon in HORIZONS if origin + horizon <= days
+    ]
+
+
+def is_scored(needs: Floats, held: Floats, origin: int, day: int) -> bool:
+    """Whether a client's day is scored: it has traffic, was seen before the origin, and was not throttled that day."""
+    return bool(needs[day] > 0 and held[day] <= _THROTTLED and (needs[:origin] > 0).any())
+
+
 def scores(days: Days) -> list[Score]:
     """Return the scores of all recommenders on one client's days, for every origin and horizon."""
     found: list[Score] = []
-    for origin in range(1, len(days.needs)):
-        if not (days.needs[:origin] > 0).any():
+    for origin, horizon in origins(len(days.needs)):
+        ahead = range(origin, origin + horizon)
+        scored = [day for day in ahead if is_scored(days.needs, days.held, origin, day)]
+        if not scored:
             continue
         quotas = {name: recommend(days, origin) for name, recommend in BASELINES.items()}
-        for horizon in HORIZONS:
-            ahead = range(origin, origin + horizon)
-            if ahead[-1] >= len(days.needs):
-                continue
-            scored = [day for day in ahead if days.needs[day] > 0 and days.held[day] <= _THROTTLED]
-            said = forecast(
-                days.needs[:origin],
-                usual=[usual_rate(minutes) for minutes in days.minutes[:origin]],
-                horizon=horizon,
-                held=days.held[:origin],
-            )
-            quotas[SLUICE] = said.quota
-            for behaves in (True, False):
-                of_kind = [day for day in scored if days.misbehaves[day] != behaves]
-                if of_kind:
-                    quotas[ORACLE] = float(days.needs[of_kind].max())
-                    for name, quota in quotas.items():
-                        grade = said.grade if name == SLUICE else ""
-                        found += _scored(days, of_kind, (origin, horizon, name), quota, behaves, grade)
+        said = forecast(
+            days.needs[:origin],
+            usual=[usual_rate(minutes) for minutes in days.minutes[:origin]],
+            horizon=horizon,
+            held=days.held[:origin],
+        )
+        quotas[SLUICE] = said.quota
+        for behaves in (True, False):
+            of_kind = [day for day in scored if days.misbehaves[day] != behaves]
+            if of_kind:
+                quotas[ORACLE] = float(days.needs[of_kind].max())
+                for name, quota in quotas.items():
+                    grade = said.grade if name == SLUICE else ""
+                    found += _scored(days, of_kind, (origin, horizon, name), quota, behaves, grade)
     return found
 
 

@@ -4,7 +4,8 @@ Each recording is a directory with capture files, which are ingested and measure
 the stage `demand`. What is known of its clients may be in `truth.toml` (`offline.inputs.Truth`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from functools import reduce
 from typing import Any, Final
 
@@ -12,29 +13,23 @@ import numpy as np
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from offline.advice.evaluation import (
-    BASELINES,
-    HORIZONS,
-    ORACLE,
-    RECOMMENDERS,
-    SLUICE,
-    WAIT_WEIGHT,
-    interval,
-    waited_at,
-)
+from offline.advice.evaluation import BASELINES, ORACLE, SLUICE, WAIT_WEIGHT, interval, waited_at
+from offline.advice.forecast import Floats
 from offline.errors import InputError
 from offline.inputs import Recorded, Truth
-from offline.jobs import demand, ingest
+from offline.jobs import demand, evaluate_terms, ingest
 from offline.jobs.measured import exactly, span_of
-from offline.options import EvaluateOptions, IngestOptions
+from offline.options import By, EvaluateOptions, Goal, IngestOptions, IngestSettings, read_settings
 from offline.report.evaluation import Evaluation, between, evaluation_page
 from offline.schemas import TABLES, ddl
 from offline.store import Store
 from offline.transforms.evaluate import Calendar, Name, burst_s, evaluated, series, unrecorded_days
+from quotas.definitions.definitions import Definitions
 
-# A case is decided by the waits at the same slack; a difference of a second a day is none.
-_RESOLUTION: Final = 1 / 86_400
-_MEASURES: Final = ("slack", "waited", "hurt", "regret")
+RESOLUTION: Final = 1 / 86_400
+"""A case is decided by the waits, as a share of the time; a difference of a second a day is none."""
+_MEASURES: Final = ("slack", "waited", "hurt")
+_TERMS_MEASURES: Final = ("waited", "hurt", "kept")
 _NOTHING: Final = (
     "no recording has a client with traffic on two days, so there is nothing to score; if days are compressed, state "
     "their length with --day"
@@ -44,35 +39,71 @@ ALL: Final = "all"
 
 
 def run(
-    spark: SparkSession, options: EvaluateOptions, recordings: Iterable[Recorded], store: Store
+    spark: SparkSession,
+    options: EvaluateOptions,
+    recordings: Iterable[Recorded],
+    store: Store,
+    quotas: Definitions | None = None,
 ) -> list[str]:
-    """Score all recommenders on each recording; return lines for the operator."""
-    found = []
+    """Score all recommenders on each recording; return lines for the operator.
+
+    Args:
+        quotas: those in force, of `EvaluateOptions.quotas_file`; where they state a capacity, terms are scored as well.
+    """
+    found: dict[str, list[DataFrame]] = {"scores": [], "terms": [], "carried": []}
     for recording in recordings:
         source = _measured(spark, options, recording, store)
-        scored = _scores(source, options, recording.truth)
-        found.append(scored.withColumn("recording", F.lit(recording.name)))
+        for name, rows in _scores(source, options, recording.truth, quotas).items():
+            found[name].append(rows.withColumn("recording", F.lit(recording.name)))
     with store.writing("evaluate") as writer:
-        scores = writer.table("scores", reduce(DataFrame.unionByName, found)).cache()
-        # Clients of two recordings are two, also if their names are the same.
-        each = scores.withColumn("source", F.col("recording"))
-        both = each.unionByName(each.withColumn("recording", F.lit(ALL)))
-        fronts = _fronts(both)
-        summary = _summary(both)
-        cases = _cases(summary, fronts)
-        calibration = _calibration(both)
+        tables = {
+            name: writer.table(
+                name,
+                reduce(DataFrame.unionByName, rows)
+                if rows
+                else spark.createDataFrame([], ddl(TABLES[f"evaluate/{name}"])),
+            ).cache()
+            for name, rows in found.items()
+        }
+        scores, terms = (_with_all(tables[name]) for name in ("scores", "terms"))
+        summary = _summary(
+            scores.filter("factor = 1"),
+            _MEASURES,
+            F.col("slack") + WAIT_WEIGHT * F.col("waited"),
+            F.least(F.col("quota") / F.col("need"), F.lit(1.0)),
+        )
         if not summary:
             raise InputError(_NOTHING)
-        tables = {"summary": summary, "fronts": fronts, "cases": cases, "calibration": calibration}
-        for name, rows in tables.items():
-            columns = TABLES[f"evaluate/{name}"]
+        fronts = _fronts(scores)
+        results = Evaluation(
+            summary=summary,
+            fronts=fronts,
+            cases=_cases(summary, fronts),
+            calibration=_calibration(scores),
+            terms_summary=_with_carried(
+                _summary(terms, _TERMS_MEASURES, F.col("waited"), F.col("passed")), tables["carried"]
+            ),
+        )
+        for each in fields(results):
+            columns = TABLES[f"evaluate/{each.name}"]
             frame = spark.createDataFrame(
-                [tuple(row[column.name] for column in columns) for row in rows], ddl(columns)
+                [tuple(row[column.name] for column in columns) for row in getattr(results, each.name)],
+                ddl(columns),
             )
-            writer.table(name, frame, files=1)
-        writer.put("evaluation.html", evaluation_page(Evaluation(summary, fronts, cases, calibration)))
-        scores.unpersist()
-    return [*lines_of(summary, cases, calibration), f"{store.path}/evaluate/evaluation.html"]
+            writer.table(each.name, frame, files=1)
+        writer.put("evaluation.html", evaluation_page(results))
+        for rows in tables.values():
+            rows.unpersist()
+    return [*lines_of(results), f"{store.path}/evaluate/evaluation.html"]
+
+
+def _with_all(scores: DataFrame) -> DataFrame:
+    """Return scores, and again as those of all recordings; `source` is the recording that they are of.
+
+    Clients of two recordings are two, also if their names are the same.
+    """
+    each = scores.withColumn("source", F.col("recording"))
+    return each.unionByName(each.withColumn("recording", F.lit(ALL)))
 
 
 def _measured(spark: SparkSession, options: EvaluateOptions, recording: Recorded, store: Store) -> Store:
@@ -88,7 +119,10 @@ def _measured(spark: SparkSession, options: EvaluateOptions, recording: Recorded
     return made
 
 
-def _scores(source: Store, options: EvaluateOptions, truth: Truth | None) -> DataFrame:
+def _scores(
+    source: Store, options: EvaluateOptions, truth: Truth | None, quotas: Definitions | None
+) -> dict[str, DataFrame]:
+    """Return the tables with scores of one recording, without the column `recording`."""
     span = span_of(source)
     per_second = source.read("demand/per_second")
     day_s = (truth.day_seconds if truth else 0) or options.day
@@ -103,7 +137,18 @@ def _scores(source: Store, options: EvaluateOptions, truth: Truth | None) -> Dat
     )
     pauses = source.read("demand/pauses") if source.has("demand/pauses") else None
     rows = series(per_second, pauses, by_broker=options.engine.scope == "broker")
-    return evaluated(rows, calendar)
+    found = {"scores": evaluated(rows, calendar)}
+    if quotas is not None and quotas.capacities and calendar.days > 1:
+        goal, by = Goal(tolerance=options.tolerance, day=day_s), _by(source, options)
+        found |= evaluate_terms.scored(per_second, rows, calendar, quotas, goal, by)
+    return found
+
+
+def _by(source: Store, options: EvaluateOptions) -> By:
+    """Return the quota entity that makes a client in a recording."""
+    if not source.finished("ingest"):
+        return options.by
+    return read_settings(IngestSettings, source.text("ingest/settings.json")).by
 
 
 def _hogs(truth: Truth, seconds: int) -> dict[Name, tuple[float, float]]:
@@ -126,24 +171,32 @@ def _fronts(scores: DataFrame) -> list[dict[str, Any]]:
     return [row.asDict() for row in behaving.orderBy(*key).collect()]
 
 
-def _summary(scores: DataFrame) -> list[dict[str, Any]]:
-    """Return the measures of each recommender as it is, with intervals by client."""
-    said = scores.filter(F.col("factor") == 1)
+def _summary(
+    scores: DataFrame, measures: Sequence[str], cost: Column, passed: Column
+) -> list[dict[str, Any]]:
+    """Return the measures of each recommender as it is, with intervals by client.
+
+    Args:
+        scores: the result of `_with_all`.
+        measures: the columns whose means are wanted.
+        cost: what is compared with the oracle's.
+        passed: the part of what a hog asks for that passes.
+    """
     client = ("recording", "horizon", "recommender", "source", "direction", "user", "client_id")
     sums = (
-        said.filter("behaves")
+        scores.filter("behaves")
         .groupBy(*client)
         .agg(
             F.count("*").cast("double").alias("scores"),
-            *(_added(F.col(name)).alias(name) for name in ("slack", "waited", "hurt")),
-            _added(F.col("slack") + WAIT_WEIGHT * F.col("waited")).alias("cost"),
+            *(_added(F.col(name)).alias(name) for name in measures),
+            _added(cost).alias("cost"),
         )
     )
     rows = sums.orderBy(*client).toArrow().to_pylist()
     by_recommender: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
     for row in rows:
         by_recommender.setdefault((row["recording"], row["horizon"], row["recommender"]), []).append(row)
-    caught = _caught(said)
+    caught = _caught(scores, passed)
     found = []
     for (recording, horizon, recommender), own in sorted(by_recommender.items()):
         oracle = by_recommender[recording, horizon, ORACLE]
@@ -155,28 +208,51 @@ def _summary(scores: DataFrame) -> list[dict[str, Any]]:
             "clients": len(own),
             "scores": int(counts.sum()),
         }
-        for name in _MEASURES:
+        for name in (*measures, "regret"):
             values = (
                 [row["cost"] - best["cost"] for row, best in zip(own, oracle, strict=True)]
                 if name == "regret"
                 else [row[name] for row in own]
             )
-            measured = interval(np.array(values), counts)
-            line |= {name: measured.mean, f"{name}_low": measured.low, f"{name}_high": measured.high}
+            line |= _between(name, np.array(values), counts)
         none = {"hogs": 0, "caught": -1.0, "passed": -1.0, "spared": -1.0}
         found.append(line | caught.get((recording, horizon, recommender), none))
     return found
 
 
-def _caught(said: DataFrame) -> dict[tuple[str, int, str], dict[str, Any]]:
-    """Return how the quotas meet the clients that misbehave, and what the others have of it."""
+def _between(name: str, sums: Floats, counts: Floats) -> dict[str, float]:
+    """Return a measure with its interval, as columns."""
+    measured = interval(sums, counts)
+    return {name: measured.mean, f"{name}_low": measured.low, f"{name}_high": measured.high}
+
+
+def _with_carried(summary: list[dict[str, Any]], carried: DataFrame) -> list[dict[str, Any]]:
+    """Return the rows with what was carried of what could have been; the interval is over origins."""
+    key = ("recording", "horizon", "recommender", "source", "direction", "origin")
+    rows = _with_all(carried).orderBy(*key).collect()
+    by_recommender: dict[tuple[str, int, str], list[tuple[int, int]]] = {}
+    for row in rows:
+        of = (row["recording"], row["horizon"], row["recommender"])
+        by_recommender.setdefault(of, []).append((row["carried"], row["possible"]))
+    found = []
+    for line in summary:
+        own = by_recommender.get((line["recording"], line["horizon"], line["recommender"]))
+        if own is None:
+            found.append(line | dict.fromkeys(("carried", "carried_low", "carried_high"), -1.0))
+        else:
+            found.append(line | _between("carried", *np.array(own, np.float64).T))
+    return found
+
+
+def _caught(said: DataFrame, passed: Column) -> dict[tuple[str, int, str], dict[str, Any]]:
+    """Return how clients that misbehave are met, and what the others have of it."""
     key = ("recording", "horizon", "recommender")
     bad = said.filter(~F.col("behaves"))
     when = bad.select("recording", "source", "horizon", "origin").distinct()
     hogs = bad.groupBy(*key).agg(
         F.count("*").alias("hogs"),
         F.avg("hurt").alias("caught"),
-        F.avg(exactly(F.least(F.col("quota") / F.col("need"), F.lit(1.0)))).cast("double").alias("passed"),
+        F.avg(exactly(passed)).cast("double").alias("passed"),
     )
     others = said.filter("behaves").join(
         F.broadcast(when), on=["recording", "source", "horizon", "origin"], how="left_semi"
@@ -214,9 +290,9 @@ def _cases(summary: list[dict[str, Any]], fronts: list[dict[str, Any]]) -> list[
                     "slack": advice["slack"],
                     "waited": advice["waited"],
                     "baseline_waited": waited,
-                    "inside": advice["waited"] <= waited + _RESOLUTION,
+                    "inside": advice["waited"] <= waited + RESOLUTION,
                     "dominated": there["slack"] < advice["slack"]
-                    and there["waited"] < advice["waited"] - _RESOLUTION,
+                    and there["waited"] < advice["waited"] - RESOLUTION,
                 }
             )
     return found
@@ -231,46 +307,50 @@ def _calibration(scores: DataFrame) -> list[dict[str, Any]]:
     return [row.asDict() for row in rows.orderBy("recording", "grade").collect()]
 
 
-def lines_of(
-    summary: list[dict[str, Any]], cases: list[dict[str, Any]], calibration: list[dict[str, Any]]
-) -> list[str]:
+def lines_of(found: Evaluation) -> list[str]:
     """Return the results over all recordings as lines for the terminal."""
-    found = []
-    for horizon in HORIZONS:
-        rows = {
-            row["recommender"]: row
-            for row in summary
-            if row["recording"] == ALL and row["horizon"] == horizon
-        }
-        if not rows:
-            continue
-        found.append(f"{'the next day' if horizon == 1 else 'the week after'}: {_scored(rows)}")
-        found.append(f"  {'':<22}{'slack':>16}{'waited':>18}{'days hurt':>11}{'regret':>17}")
-        for name in filter(rows.__contains__, RECOMMENDERS):
-            row = rows[name]
-            found.append(
-                f"  {name:<22}{between(row, 'slack', 100, 1):>16}{between(row, 'waited', 100, 2):>18}"
-                f"{100 * row['hurt']:>9.1f} %{between(row, 'regret', 1, 2):>17}"
-            )
-    single = [case for case in cases if case["recording"] != ALL]
+    lines = []
+    for horizon in found.horizons:
+        rows = found.of(found.summary, recording=ALL, horizon=horizon)
+        lines.append(_scored_line(rows))
+        lines.append(f"  {'':<22}{'slack':>16}{'waited':>18}{'days hurt':>11}{'regret':>17}")
+        lines += [
+            f"  {row['recommender']:<22}{between(row, 'slack', 100, 1):>16}{between(row, 'waited', 100, 2):>18}"
+            f"{100 * row['hurt']:>9.1f} %{between(row, 'regret', 1, 2):>17}"
+            for row in rows
+        ]
+    single = [case for case in found.cases if case["recording"] != ALL]
     if single:
         inside, beaten = sum(case["inside"] for case in single), sum(case["dominated"] for case in single)
-        found.append(
+        lines.append(
             f"the advice is on or inside the front of a baseline in {inside} of {len(single)} cases "
             f"({inside / len(single):.0%}); a baseline as it is has less slack and fewer waits in {beaten}"
         )
-        found += [
+        lines += [
             f"  lost: {case['recording']}, {case['horizon']} d, {case['baseline']}: waited "
             f"{100 * case['waited']:.3f} %, {100 * case['baseline_waited']:.3f} % at the same slack"
             for case in single
             if not case["inside"]
         ]
-    for row in calibration:
-        if row["recording"] == ALL:
-            found.append(f"{row['grade']}: held on {row['held']:.1%} of {row['scores']:,} next days")
-    return found
+    for row in found.of(found.calibration, recording=ALL):
+        lines.append(f"{row['grade']}: held on {row['held']:.1%} of {row['scores']:,} next days")
+    for horizon in found.horizons:
+        rows = found.of(found.terms_summary, recording=ALL, horizon=horizon)
+        if rows:
+            lines.append(f"terms of the capacity, {_scored_line(rows)}")
+            lines.append(f"  {'':<22}{'waited':>21}{'days hurt':>11}{'carried':>10}{'regret':>24}")
+        lines += [
+            f"  {row['recommender']:<22}{between(row, 'waited', 100, 3):>21}{100 * row['hurt']:>9.1f} %"
+            f"{100 * row['carried']:>8.1f} %{between(row, 'regret', 100, 3):>24}"
+            for row in rows
+        ]
+    return lines
 
 
-def _scored(rows: Mapping[str, dict[str, Any]]) -> str:
-    row = rows[SLUICE]
-    return f"{row['clients']:,} clients that behave, {row['scores']:,} scores; means, and 95 % intervals by client"
+def _scored_line(rows: Sequence[Mapping[str, Any]]) -> str:
+    row = rows[0]
+    when = "the next day" if row["horizon"] == 1 else "the week after"
+    return (
+        f"{when}: {row['clients']:,} clients that behave, {row['scores']:,} scores; means, and 95 % intervals "
+        "by client"
+    )

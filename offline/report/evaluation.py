@@ -8,30 +8,33 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from offline.advice.evaluation import ORACLE, RECOMMENDERS, SLUICE
+from offline.advice.evaluation import ORACLE, RECOMMENDERS, SLUICE, TERMS_RECOMMENDERS
 from offline.report.page import COLOURS, figure, filled, legend
 
 _SIZE: Final = (7.2, 4.4)
 _LEAST: Final = 1e-6  # of a day: waits below that are drawn there, since the axis is logarithmic
 _MARKERS: Final = ("o", "s", "^", "D", "v", "*")
 
+_ORDER: Final = (*dict.fromkeys((*TERMS_RECOMMENDERS[:-2], *RECOMMENDERS)),)
+
 Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The rows of the tables `evaluate/summary`, `fronts`, `cases` and `calibration`."""
+    """The rows of the tables of `evaluate` with these names; `terms_summary` is empty where no capacity is stated."""
 
     summary: Rows
     fronts: Rows
     cases: Rows
     calibration: Rows
+    terms_summary: Rows
 
     def of(self, rows: Rows, **wanted: object) -> list[Mapping[str, Any]]:
         """Return the rows with these values, in the order of the recommenders if they have one."""
         found = [row for row in rows if all(row[name] == value for name, value in wanted.items())]
         if found and "recommender" in found[0]:
-            found.sort(key=lambda row: RECOMMENDERS.index(row["recommender"]))
+            found.sort(key=lambda row: _ORDER.index(row["recommender"]))
         return found
 
     @property

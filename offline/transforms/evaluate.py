@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from offline.advice.evaluation import STEPS, Days, Score, judged, scores
+from offline.advice.evaluation import STEPS, Days, Score, judged, origins, scores
 from offline.advice.forecast import Floats, forecast, usual_rate
 from offline.schemas import TABLES, ddl
 from offline.transforms.demand import ENTITY
@@ -28,6 +28,13 @@ _TIMES_MAX: Final = 20.0  # as `candidates`: beyond that pauses say nothing of t
 MINUTES_A_DAY: Final = 1440
 _PAUSES_S: Final = 60  # over which pauses are set against busy time; one is at most 20 s
 _WHOLE: Final = 0.95  # of a last day, to count as one
+_KNOWN: Final = {
+    **dict.fromkeys(ENTITY, "string"),
+    "needs": "array<double>",
+    "held": "array<double>",
+    "misbehaves": "array<boolean>",
+    "quotas": "array<double>",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +154,34 @@ def forecasts(seconds: DataFrame, calendar: Calendar, horizon: int) -> DataFrame
     return seconds.groupBy(*ENTITY).applyInArrow(make, ddl(TABLES["recommend/forecasts"]))
 
 
+def known(seconds: DataFrame, calendar: Calendar) -> DataFrame:
+    """Return what is known of each client's days, and what was to be expected before each.
+
+    Args:
+        seconds: the result of `series`.
+
+    Returns:
+        A row for each client: direction, user, client_id; arrays by day, as `advice.evaluation.Days` has them: `needs`,
+        `held` and `misbehaves`; and `quotas`, that of the forecast at each of `origins`, in bytes/s.
+    """
+
+    def make(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
+        name = _name(key)
+        budgets, minutes, held = _measured(rows, calendar)
+        needs = _day_needs(budgets, calendar)
+        usual = [usual_rate(each) for each in minutes]
+        quotas = [
+            forecast(needs[:origin], usual=usual[:origin], horizon=horizon, held=held[:origin]).quota
+            for origin, horizon in origins(calendar.days)
+        ]
+        arrays = (needs.tolist(), held.tolist(), calendar.misbehaves(name, needs).tolist(), quotas)
+        named = zip(_KNOWN, (*name, *arrays), strict=True)
+        return pa.table({column: pa.array([value]) for column, value in named})
+
+    schema = ", ".join(f"{column} {kind}" for column, kind in _KNOWN.items())
+    return seconds.groupBy(*ENTITY).applyInArrow(make, schema)
+
+
 def _scores(key: tuple[pa.Scalar, ...], rows: pa.Table, calendar: Calendar) -> pa.Table:
     name = _name(key)
     found = scores(days_of(name, rows, calendar))
@@ -219,6 +254,11 @@ def _measured(
         rows[column].to_numpy()
         for column in ("second", "broker", "bytes", "connections", "paused_s", "further_s")
     )
+    # In one order, since sums of fractions depend on it.
+    order = np.lexsort((broker, second))
+    second, broker, size, connections, paused_s, further_s = (
+        column[order] for column in (second, broker, size, connections, paused_s, further_s)
+    )
     at = second.astype(np.int64) - calendar.start_s
     inside = (at >= 0) & (at < calendar.days * calendar.day_s)
     edges = np.arange(calendar.days + 1) * calendar.day_s
@@ -239,7 +279,6 @@ def _measured(
     budgets = []
     for each in np.unique(broker[sent]):
         own = np.flatnonzero(sent & (broker == each))
-        own = own[np.argsort(at[own], kind="stable")]
         budgets.append(_Budget(at[own], size[own], np.searchsorted(at[own], edges)))
     return budgets, [each[each > 0] for each in minutes], held
 

@@ -24,6 +24,9 @@ _DEFAULT: Final = RANKS["default"]
 _UNPROMISED: Final = RANKS["unpromised"]
 _SUM_PART: Final = 1e-9  # by which a sum of parts may exceed the whole
 _PASSED: Final = 1e-6  # bytes: less than that is nothing
+_KEPT: Final = (
+    0.97  # a class has its rate in a second if it has at least this part of it, or of what it wants
+)
 # Rows of numbers for each class: what it wants, by its number; by its place among the active ones, what it has of its
 # rate, what beyond it, and intermediate values.
 _ROWS: Final = 6
@@ -46,17 +49,25 @@ class Classes(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What came of it: a number for each class, and two rows with a number for each block of time.
+    """What came of it: a number for each class, and rows with a number for each block of time.
 
     Args:
         waited_s: how long each class waited, in seconds.
         lent: the bytes that each had beyond its rate.
-        carried: the bytes of each block that classes had of their rates, and beyond them.
+        late: the bytes of each that have not passed at the end of the last block.
+        wanted_s: in how many seconds each wanted something.
+        kept_s: in how many of these it had at least 97 % of its rate, or of what it wanted if that is less.
+        carried: two rows: the bytes of each block that classes had of their rates, and beyond them.
+        possible: what classes want in each second of each block, late bytes too, up to the capacity.
     """
 
     waited_s: Floats
     lent: Floats
+    late: Floats
+    wanted_s: Floats
+    kept_s: Floats
     carried: Floats
+    possible: Floats
 
 
 def shared(
@@ -77,11 +88,17 @@ def shared(
     ([0.5, 1.0], [2000000.0, 0.0])
     >>> found.carried.tolist()  # in the second second 2 MB and 1 MB, both of the rates
     [[6000000.0], [2000000.0]]
+    >>> short = shared(np.array([0, 0]), np.array([0, 1]), np.array([6e6, 2e6]), one, 7e6, 1, 1)
+    >>> short.late.tolist(), short.kept_s.tolist()  # 2 + 4 and 1 of 7 MB: both have their rates
+    ([0.0, 1000000.0], [1.0, 1.0])
+    >>> short.carried.tolist(), short.possible.tolist()
+    ([[3000000.0], [4000000.0]], [7000000.0])
     """
     assert (classes.rates > 0).all(), "a class that is promised nothing has a part of the capacity"
     assert not len(seconds) or seconds[-1] < blocks * block_s, "each second is in a block"
     count = len(classes.rates)
-    found = Shared(np.zeros(count), np.zeros(count), np.zeros((2, blocks)))
+    waited_s, lent, late, wanted_s, kept_s = np.zeros((5, count))
+    found = Shared(waited_s, lent, late, wanted_s, kept_s, np.zeros((2, blocks)), np.zeros(blocks))
     _shared(
         np.ascontiguousarray(seconds, np.int64),
         np.ascontiguousarray(owners, np.int64),
@@ -230,9 +247,15 @@ def _pass(
     _divide(count, active, classes, capacity, work)
     wanted = work[_WANTED]
     staying = 0
+    together, carried = 0.0, 0.0
     for place in range(count):
         one = active[place]
         passed = work[_HAD, place] + work[_LENT, place]
+        together += wanted[one]
+        carried += passed
+        found.wanted_s[one] += 1.0
+        if passed >= _KEPT * min(wanted[one], classes.rates[one]):
+            found.kept_s[one] += 1.0
         found.lent[one] += work[_LENT, place]
         found.carried[0, block] += work[_HAD, place]
         found.carried[1, block] += work[_LENT, place]
@@ -244,6 +267,8 @@ def _pass(
         wanted[one] = late
         active[staying] = one
         staying += 1
+    # Exempt classes pass whatever the capacity is.
+    found.possible[block] += max(carried, min(together, capacity))
     return staying
 
 
@@ -278,3 +303,4 @@ def _shared(
         one = active[place]
         most = min(max(classes.ceilings[one], classes.rates[one]), capacity)
         found.waited_s[one] += wanted[one] / most
+        found.late[one] = wanted[one]

@@ -183,6 +183,9 @@ def _write(directory: Path, requests: int, share: float) -> tuple[Path, int]:
     """Write a capture of about so many requests, of which one client has a share; return it with its number."""
     clients = fleet(_CLIENTS, _REQUESTS_A_SECOND * _REQUEST_BYTES, hog_share=share)
     capture = directory / f"capture-{requests}-{share}"
+    rate = _REQUESTS_A_SECOND * _REQUEST_BYTES
+    stated = f'[[capacity]]\nscope = "broker"\nin = {rate}\nout = {rate}\n'
+    Path(f"{capture}.toml").write_text(stated)
     return capture, write_capture(capture, clients, requests / _REQUESTS_A_SECOND)
 
 
@@ -267,9 +270,11 @@ def _commands(
 ) -> list[tuple[str, tuple[Path, Path, str, *tuple[str, ...]]]]:
     """Return the commands that have all stages on Spark: `run`, and `evaluate` of what that has measured."""
     day_s = max(10, requests // _REQUESTS_A_SECOND // _DAYS)
+    # A capacity is there with the policy schedule alone.
+    shared = ("--policy", "schedule", "--quotas-file", f"{capture}.toml")
     return [
         ("run", (capture, work, master, *_ARGUMENTS, "--candidates", str(CANDIDATES))),
-        ("evaluate", (work, work, master, *_ARGUMENTS, "--day", str(day_s))),
+        ("evaluate", (work, work, master, *_ARGUMENTS, *shared, "--day", str(day_s))),
     ]
 
 

@@ -3,6 +3,10 @@
 Writes the tables and the picture of docs/advice.md, losses included, and leaves the whole page in build/evaluate. It
 takes ten minutes with three seeds; `ARGS="--seeds 11 --keep"` takes less, and leaves the documents as they are.
 
+All clients of a recording are scaled alike, so that a stated capacity is just too small for them: those that behave ask
+for more in one second of a hundred. Quotas of one number do not depend on the scale; rates, ceilings and weights are
+scored on how well clients share.
+
 With `--nab DIR` also what cloud servers have really received and written: DIR is `data/realAWSCloudwatch` of the
 Numenta Anomaly Benchmark (github:numenta/NAB, AGPL-3.0; it is read and not copied). It is not Kafka's traffic.
 """
@@ -13,22 +17,34 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow.parquet as pq
 
+from offline.advice.evaluation import ORACLE, SLUICE, TERMS_RECOMMENDERS
 from offline.cli import main as sluice_offline
+from offline.jobs.evaluate import RESOLUTION
 from offline.report.evaluation import Evaluation, between, front_figure
 from tests.support.families import FAMILIES, Client, made, write
 from tests.support.proxy_process import ROOT
 
 _SEEDS: Final = (11, 12, 13)  # the constants of the forecast were chosen with 1 and 2
-_TABLES: Final = ("summary", "fronts", "cases", "calibration")
+_TABLES: Final = ("summary", "fronts", "cases", "calibration", "terms_summary")
 _PAGE: Final = ROOT / "docs" / "advice.md"
 _PICTURE: Final = ROOT / "docs" / "advice-fronts.svg"
 _MEASURES: Final = (("slack", 100, 1), ("waited", 100, 3), ("hurt", 100, 1), ("regret", 1, 3))
+_TERMS_MEASURES: Final = (
+    ("waited", 100, 3),
+    ("hurt", 100, 1),
+    ("kept", 100, 2),
+    ("carried", 100, 2),
+    ("regret", 100, 3),
+)
+_CAPACITY: Final = 50e6  # bytes/s
+_BUSY: Final = 99  # percentile of the seconds above which clients that behave ask for more than the capacity
 # Bytes that were counted every five minutes; a sample becomes ten seconds, and a day 2880.
 _MEASURED: Final = ("*NetworkIn*", "ec2_network_in_*", "ec2_disk_write_bytes_*")
 _SAMPLE_S: Final = 10
@@ -48,10 +64,13 @@ def main() -> int:
     recordings = work / "recordings"
     for family in found.families.split(","):
         for seed in map(int, found.seeds.split(",")):
-            write(recordings / f"{family}-{seed}", made(family, seed))
+            write(recordings / f"{family}-{seed}", scaled(made(family, seed)))
     if found.nab:
-        write(recordings / "measured", measured(found.nab), _SAMPLE_S * _SAMPLES_A_DAY)
-    code = sluice_offline(["evaluate", "--input", str(recordings), "--output", str(work / "work")])
+        write(recordings / "measured", scaled(measured(found.nab)), _SAMPLE_S * _SAMPLES_A_DAY)
+    quotas = work / "quotas.toml"
+    quotas.write_text(f'[[capacity]]\nscope = "cluster"\nin = {_CAPACITY:.0f}\n')
+    directories = ["--input", str(recordings), "--output", str(work / "work")]
+    code = sluice_offline(["evaluate", *directories, "--quotas-file", str(quotas)])
     if code == 0 and not found.keep:
         tables = {name: pq.read_table(work / "work" / "evaluate" / name).to_pylist() for name in _TABLES}
         _publish(Evaluation(**tables))
@@ -71,6 +90,16 @@ def measured(directory: Path) -> list[Client]:
     return clients
 
 
+def scaled(clients: Sequence[Client]) -> list[Client]:
+    """Return clients whose bytes are multiplied so that the capacity is just too small for those that behave."""
+    together = np.zeros(max(len(client.sizes) for client in clients))
+    for client in clients:
+        own = client.sizes[: client.hog_from_s]
+        together[: len(own)] += own
+    times = _CAPACITY / float(np.percentile(together, _BUSY))
+    return [replace(client, sizes=client.sizes * times) for client in clients]
+
+
 def _publish(found: Evaluation) -> None:
     """Write the tables between their marks in docs/advice.md, and the picture beside it."""
     _PICTURE.write_text(str(front_figure(found, "all", 1)), encoding="utf-8")
@@ -79,6 +108,8 @@ def _publish(found: Evaluation) -> None:
         "recommenders": _recommenders(found),
         "cases": _cases(found),
         "calibration": _calibration(found),
+        "terms": _terms(found),
+        "terms by family": _terms_by_family(found),
     }
     for name, table in tables.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
@@ -111,6 +142,60 @@ def _recommenders(found: Evaluation) -> str:
         "passed of theirs, %",
         "neighbours spared, %",
     )
+    return _table(heads, rows)
+
+
+def _terms(found: Evaluation) -> str:
+    rows = [
+        (
+            row["recommender"],
+            "day" if row["horizon"] == 1 else "week",
+            *(between(row, *measure) for measure in _TERMS_MEASURES),
+            f"{100 * row['caught']:.0f}",
+            f"{100 * row['passed']:.0f}",
+            f"{100 * row['spared']:.0f}",
+        )
+        for horizon in found.horizons
+        for row in found.of(found.terms_summary, recording="all", horizon=horizon)
+    ]
+    heads = (
+        "",
+        "scored on the next",
+        "waited, %",
+        "hurt, %",
+        "kept, %",
+        "carried, %",
+        "regret, %",
+        "hogs held back, %",
+        "passed of theirs, %",
+        "neighbours spared, %",
+    )
+    return _table(heads, rows)
+
+
+def _terms_by_family(found: Evaluation) -> str:
+    """Return by family the waits with each recommender's terms, and where those of the advice are no longer."""
+    single = [row for row in found.terms_summary if row["recording"] != "all"]
+    others = [name for name in TERMS_RECOMMENDERS if name not in (SLUICE, ORACLE)]
+    rows = []
+    for family in [*sorted({_family(row) for row in single}), "all"]:
+        own = [row for row in single if family in (_family(row), "all")]
+        waited = {
+            name: {
+                (row["recording"], row["horizon"]): row["waited"] for row in own if row["recommender"] == name
+            }
+            for name in TERMS_RECOMMENDERS
+        }
+        won = [
+            f"{sum(waited[SLUICE][case] <= each + RESOLUTION for case, each in waited[name].items())}"
+            f" of {len(waited[name])}"
+            for name in others
+        ]
+        means = [
+            f"{100 * float(np.mean(list(waited[name].values()))):.3f}" for name in (SLUICE, *others, ORACLE)
+        ]
+        rows.append((family, *means, *won))
+    heads = ("waited, %", *(SLUICE, *others, ORACLE), *(f"no longer than with {name}" for name in others))
     return _table(heads, rows)
 
 

@@ -134,3 +134,27 @@ def test_every_byte_passes_within_the_capacity(given: list[tuple[str, Terms]], d
     assert found.carried[1].sum() == pytest.approx(found.lent.sum())
     exempt = any(terms.exempt for _, terms in given)
     assert exempt or found.carried.sum(axis=0).max() <= RATE * (1 + 1e-9)
+
+
+@SETTINGS
+@given(given=classes(), data=st.data())
+def test_what_is_late_at_the_end_is_what_has_not_passed(
+    given: list[tuple[str, Terms]], data: st.DataObject
+) -> None:
+    seconds, count = 10, len(given)
+    sizes = np.array([[data.draw(_PARTS) for _ in given] for _ in range(seconds)])
+    each = Proxy(given, [1.0] * count).compiled()
+    found = shared(
+        np.repeat(np.arange(seconds), count),
+        np.tile(np.arange(count), seconds),
+        sizes.ravel(),
+        each,
+        RATE,
+        seconds,
+        1,
+    )
+    assert found.carried.sum() + found.late.sum() == pytest.approx(sizes.sum(), abs=1.0)
+    assert (found.possible >= found.carried.sum(axis=0) - 1e-3).all()
+    assert (found.kept_s <= found.wanted_s).all()
+    if (each.ranks != EXEMPT).all() and each.rates.sum() <= RATE:
+        assert found.kept_s.tolist() == found.wanted_s.tolist(), "what is promised is there"

@@ -12,6 +12,7 @@ from offline.errors import InputError
 from offline.jobs import apply, backtest, capacity, compare, demand, recommend, report
 from offline.options import ApplyOptions, BacktestOptions, CompareOptions, Goal
 from offline.store import Store
+from offline.transforms.capacity import Seen, demands
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.toml_file import parse
@@ -188,3 +189,23 @@ def test_compare_refuses_a_shared_capacity(advised: tuple[Store, Path]) -> None:
 def test_capacity_that_the_backtest_was_not_made_for_is_refused(engine: EngineOptions, text: str) -> None:
     with pytest.raises(InputError, match=text):
         capacity.stated(dict(parse(IN_FORCE).entries()), Goal(quotas_file="q"), engine)
+
+
+def test_each_advice_sees_its_own_days(spark: SparkSession) -> None:
+    # 1 MB/s for 100 s of the first day, at one broker; 3 MB in one second of the second day, at another.
+    rows = [("produce", "", "a", 1, START_S + second, 1_000_000) for second in range(100)]
+    rows.append(("produce", "", "a", 2, START_S + DAY_S + 50, 3_000_000))
+    schema = "direction string, user string, client_id string, broker int, second bigint, bytes bigint"
+    seen = [
+        Seen(range(1), DAY_S),
+        Seen(range(1, 2), DAY_S),
+        Seen(range(2), 2 * DAY_S),
+        Seen(range(2, 3), DAY_S),
+    ]
+    seconds = spark.createDataFrame(rows, schema).repartition(3, "second")
+    found = {
+        row["seen"]: (row["steady"], row["peak_60s"], row["peak_10s"], row["peak_1s"])
+        for row in demands(seconds, seen, START_S, DAY_S, 0.95).collect()
+    }
+    # 5 % of a day's minutes, of a second each, are 72; of both days' 144.
+    assert found == {0: (1e6, 1e6, 1e6, 1e6), 1: (0.0, 3e6 / 60, 3e5, 3e6), 2: (0.0, 1e6, 1e6, 3e6)}

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from offline.inputs import recordings
@@ -14,6 +14,8 @@ from offline.jobs.evaluate import ALL
 from offline.options import ENGINE_DEFAULTS, EvaluateOptions, Goal
 from offline.schemas import TABLES
 from offline.store import Store
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import Entity
 from tests.spark.test_recordings import measured
 from tests.support.families import Client, write
 from tests.support.pipeline import first
@@ -23,6 +25,10 @@ from tests.support.synthetic import write_capture
 
 DAY_S = 120
 DAYS = 10
+
+
+# Of all brokers, for what is produced.
+CAPACITY = Definitions({Entity(capacity="cluster"): {"producer_byte_rate": 5e6}})
 
 
 def sizes(rates: list[float]) -> np.ndarray:
@@ -45,8 +51,9 @@ def scored(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sto
     store = Store(spark, str(directory / "out"))
     found = recordings(str(directory / "in"))
     assert [(each.name, each.measured) for each in found] == [("captured", False), ("known", True)]
-    lines = evaluate.run(spark, EvaluateOptions(engine=ENGINE_DEFAULTS), found, store)
+    lines = evaluate.run(spark, EvaluateOptions(engine=ENGINE_DEFAULTS), found, store, CAPACITY)
     assert any(line.startswith("the advice is on or inside the front of a baseline in") for line in lines)
+    assert any(line.startswith("terms of the capacity, the next day: 4 clients") for line in lines)
     return store
 
 
@@ -87,6 +94,61 @@ def test_hog_is_held_back_and_no_part_of_the_others_waits(scored: Store) -> None
     assert summary["sluice"]["spared"] == 1
 
 
+def terms_of(scored: Store, origin: int) -> dict[tuple[str, str], Row]:
+    """Return the scores of terms on the next day, by recommender and client."""
+    rows = scored.read("evaluate/terms").filter(f"recording = 'known' and horizon = 1 and origin = {origin}")
+    return {(row["recommender"], row["client_id"]): row for row in rows.collect()}
+
+
+def test_clients_share_a_capacity_that_is_large_enough(scored: Store) -> None:
+    # On the fifth day 2 + 1.22 + 1 MB/s of 5 MB/s: nobody has to wait but for what exceeds a share that is not lent.
+    found = terms_of(scored, 4)
+    for name in ("sluice", "equal shares", "recommended quotas", "oracle"):
+        for client in ("steady", "growing", "hog"):
+            row = found[name, client]
+            assert (row["waited"], row["kept"], row["passed"], row["behaves"]) == (0, 1, 1, True), (
+                name,
+                client,
+            )
+    # What grows by 5 % a day waits where it has what it needed before, rounded up: 1.2155 of 1.2 MB/s. 15.5 kB more are
+    # late after each second, for (1 + ... + 77) x 15.5 / 1200 s of waiting, and from then on for all the time: 43 s.
+    # What is late after the last one, 1.86 MB, takes 1.55 s.
+    assert found["last week's", "growing"]["waited"] == pytest.approx((38.8 + 43 + 1.55) / DAY_S, abs=0.005)
+    assert found["last week's", "growing"]["passed"] == pytest.approx(1.2 / 1.2155, abs=1e-3)
+    carried = scored.read("evaluate/carried").filter("recording = 'known' and horizon = 1 and origin = 4")
+    shares = {row["recommender"]: row["carried"] / row["possible"] for row in carried.collect()}
+    assert shares["sluice"] == shares["oracle"] == 1
+    assert shares["last week's"] < 1
+
+
+def test_rates_protect_from_a_hog_and_equal_shares_do_not(scored: Store) -> None:
+    # From the seventh day on the hog asks for 20 MB/s; steady needs 2, growing 1.34 MB/s.
+    found = terms_of(scored, 6)
+    for name in ("sluice", "recommended quotas", "oracle"):
+        assert [found[name, client]["waited"] for client in ("steady", "growing")] == [0, 0], name
+        hog = found[name, "hog"]
+        assert (hog["behaves"], hog["hurt"]) == (False, 1)
+        assert hog["passed"] < 0.1
+    # 5/3 MB/s each; what growing leaves, 327 kB/s, is for the other two: steady has 1.83 of 2 MB/s.
+    assert found["equal shares", "growing"]["waited"] == 0
+    assert found["equal shares", "steady"]["passed"] == pytest.approx(1.83 / 2, abs=0.002)
+    assert found["equal shares", "steady"]["hurt"] == found["equal shares", "steady"]["kept"] == 1
+    assert found["equal shares", "hog"]["passed"] == pytest.approx(1.83 / 20, abs=0.002)
+    summary = {
+        row["recommender"]: row
+        for row in scored.read("evaluate/terms_summary")
+        .filter("recording = 'known' and horizon = 1")
+        .collect()
+    }
+    assert summary["sluice"]["caught"] == 1
+    # Where rates exceed the capacity they are cut with their margins, to less than steady needs.
+    assert summary["sluice"]["spared"] == 0.625
+    assert summary["equal shares"]["spared"] == 0.5
+    # The days with a hog are no part of it.
+    assert summary["sluice"]["carried"] == pytest.approx(1, abs=1e-3)
+    assert summary["oracle"]["regret"] == 0
+
+
 def test_tables_agree_with_each_other(scored: Store) -> None:
     summary = scored.read("evaluate/summary").filter(F.col("recording") == ALL).collect()
     # Two that behave, one that does so for six days, and one of the other recording, which is too short for weeks.
@@ -115,17 +177,23 @@ def test_tables_agree_with_each_other(scored: Store) -> None:
 
 def test_same_input_gives_the_same_scores(scored: Store, spark: SparkSession, tmp_path: Path) -> None:
     again = Store(spark, str(tmp_path / "out"))
+    # Rows come in another order.
+    partitions = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    spark.conf.set("spark.sql.shuffle.partitions", "5")
     evaluate.run(
         spark,
         EvaluateOptions(engine=ENGINE_DEFAULTS),
         recordings(str(Path(scored.path).parent / "in" / "known")),
         again,
+        CAPACITY,
     )
-    one, two = (
-        sorted(map(tuple, store.read("evaluate/scores").filter("recording = 'known'").collect()))
-        for store in (scored, again)
-    )
-    assert one == two
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)
+    for table in ("scores", "terms", "carried"):
+        one, two = (
+            sorted(map(tuple, store.read(f"evaluate/{table}").filter("recording = 'known'").collect()))
+            for store in (scored, again)
+        )
+        assert one == two
 
 
 def test_recommendation_of_several_days_has_the_forecasts_margin(spark: SparkSession, tmp_path: Path) -> None:

@@ -79,6 +79,15 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
             "no recording in work: no subdirectory has capture files, or a",
         ),
         ("evaluate --input file --output new", "--input file: is a file, not a directory of recordings"),
+        ("evaluate --input work --output new --quotas-file quotas", "quotas is not a valid quotas file: "),
+        (
+            "evaluate --input work --output new --quotas-file quotas.toml --policy kip13",
+            'quotas.toml states a capacity, which the policy "kip13" has not: use --policy schedule',
+        ),
+        (
+            "evaluate --input work --output new --quotas-file quotas.toml --scope broker",
+            "quotas.toml states a capacity of scope cluster",
+        ),
     ],
 )
 def test_mistyped_input_is_reported_before_spark_starts(
@@ -93,6 +102,7 @@ def test_mistyped_input_is_reported_before_spark_starts(
     (tmp_path / "capture").mkdir()
     (tmp_path / "capture" / "capture-p-1.parquet").write_bytes(b"")
     (tmp_path / "file").write_text("")
+    (tmp_path / "quotas.toml").write_text('[[capacity]]\nscope = "cluster"\nin = "10M"\n')
     monkeypatch.chdir(tmp_path)
     assert said in failed(capsys, *arguments.split())
     assert not (tmp_path / "new").exists()

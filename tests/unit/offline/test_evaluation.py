@@ -13,6 +13,7 @@ from offline.advice.evaluation import (
     Score,
     interval,
     judged,
+    origins,
     scores,
     waited_at,
 )
@@ -71,6 +72,10 @@ def test_week_is_scored_where_it_was_recorded_to_its_end() -> None:
     found = scores(days([1e6] * 10))
     assert {score.origin for score in said(found, SLUICE, horizon=7)} == {1, 2, 3}
     assert {score.origin for score in said(found, SLUICE)} == set(range(1, 10))
+
+
+def test_origins_end_with_the_recording() -> None:
+    assert origins(8) == [(1, 1), (1, 7), *((origin, 1) for origin in range(2, 8))]
 
 
 def test_days_without_traffic_or_throttled_are_not_scored() -> None:
