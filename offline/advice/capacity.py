@@ -1,10 +1,12 @@
 """A capacity that clients share: which rate, ceiling and weight each client should have, and why. Pure.
 
 - *Rate*: what the client needs nearly always, in `ALWAYS` of the minutes, with its margin; at least what one large
-  request needs (`DEFAULT_MIN`), if it ever sends so much. If the rates exceed the capacity together, they are cut to a
-  common level (max-min fairness): small ones stay whole.
+  request needs (`DEFAULT_MIN`), if it ever sends so much. If the rates exceed the capacity together, margins are cut
+  first, and then what was needed, each to a common level (max-min fairness): small ones stay whole.
 - *Ceiling*: one of the peaks over 60, 10 and 1 s with the margin, or the capacity: the smallest up to which borrowing
-  shortens the client's waits. None if it waits no longer without borrowing.
+  shortens the client's waits. None if it waits no longer without borrowing. A client whose rate was cut may borrow what
+  was cut. Not the capacity for a client whose highest days the forecast leaves out: it may have been a mistake, which
+  is not to use up what others leave.
 - *Weight*: 1, or in proportion to what each may borrow, if clients then wait for less time together.
 
 The margin is that of the forecasts, or the headroom. How long clients wait comes from a simulation of the recording
@@ -33,19 +35,27 @@ class Demand(NamedTuple):
     Args:
         steady: in `ALWAYS` of the minutes.
         peaks: over 60, 10 and 1 s.
+        margin: by which factor these are more than what was recorded; below 1 if the highest days are left out.
     """
 
     steady: float
     peaks: Sequence[float]
+    margin: float = 1.0
 
     @property
     def rate(self) -> float:
         """What it should be promised."""
         return max(self.steady, min(DEFAULT_MIN, self.peaks[-1]))
 
+    @property
+    def needed(self) -> float:
+        """What it should be promised at least: its rate without a margin."""
+        return self.rate / max(1.0, self.margin)
+
     def ceilings(self, promised: float, capacity: float) -> list[float]:
         """Return the ceilings to try, ascending: the promised rate itself, the peaks, and the capacity."""
-        return [min(max(promised, one), capacity) for one in (promised, *self.peaks, capacity)]
+        most = capacity if self.margin >= 1 else max(self.peaks)
+        return [min(max(promised, one), capacity) for one in (promised, *self.peaks, most)]
 
 
 CEILINGS_TRIED: Final = 5
@@ -59,9 +69,22 @@ def rates(demands: Mapping[Client, Demand], room: float) -> dict[Client, float]:
     {('', 'a'): 8000000.0, ('', 'b'): 1000000.0}
     >>> rates({("", "a"): day, ("", "b"): night, ("", "c"): day}, 10e6)  # 1, and half of the other 9
     {('', 'a'): 4500000.0, ('', 'b'): 1000000.0, ('', 'c'): 4500000.0}
+    >>> twice = Demand(8e6, [9e6] * 3, margin=2.0)
+    >>> rates({("", "a"): twice, ("", "b"): night, ("", "c"): twice}, 10e6)  # 4 + 1 + 4, and half of the last 1
+    {('', 'a'): 4500000.0, ('', 'b'): 1000000.0, ('', 'c'): 4500000.0}
+    >>> rates({("", "a"): twice, ("", "b"): night, ("", "c"): Demand(6e6, [6e6] * 3)}, 11.5e6)  # margins are cut first
+    {('', 'a'): 4500000.0, ('', 'b'): 1000000.0, ('', 'c'): 6000000.0}
     """
     wanted = [one.rate for one in demands.values()]
-    found = wanted if sum(wanted) <= room else fill(wanted, [1.0] * len(wanted), max(0.0, room))
+    needed = [one.needed for one in demands.values()]
+    alike, left = [1.0] * len(wanted), room - sum(needed)
+    if sum(wanted) <= room:
+        found = wanted
+    elif left >= 0:
+        margins = fill([more - least for more, least in zip(wanted, needed, strict=True)], alike, left)
+        found = [least + more for least, more in zip(needed, margins, strict=True)]
+    else:
+        found = fill(needed, alike, max(0.0, room))
     return dict(zip(demands, map(float, map(int, found)), strict=True))
 
 
@@ -219,6 +242,8 @@ def _lines(kind: str, key: str, one: Share, whole: Whole, reason: str) -> list[L
         reason = (
             f"without borrowing it would wait for {duration(one.alone_ms / 1000)}; "
             "a higher ceiling shortens its waits no further"
+            if one.alone_ms
+            else "what it should be promised, if the capacity had more"
         )
     elif one.replaces:
         reason = "in place of the ceiling in force: it borrows nothing"

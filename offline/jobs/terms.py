@@ -283,7 +283,7 @@ def demands_of(
             steady, *highest = (
                 rounded(row[name] * margin) for name in ("steady", *(f"peak_{each}s" for each in PEAKS_S))
             )
-            found[row["seen"]].setdefault(row["direction"], {})[client] = Demand(steady, highest)
+            found[row["seen"]].setdefault(row["direction"], {})[client] = Demand(steady, highest, margin)
     return found
 
 
@@ -307,7 +307,10 @@ def fitted(simulation: Simulation, fits: Sequence[Fit], block_s: int = BLOCK_S) 
             for client in way.demands:
                 owner = trials[first][1][name].owners[client]
                 waited_ms = [waits.of(name, first + at, owner)[0] for at in range(CEILINGS_TRIED)]
-                ceiling = way.tried(shortest(waited_ms, fit.tolerated_ms))[client]
+                ceiling = max(
+                    way.tried(shortest(waited_ms, fit.tolerated_ms))[client],
+                    min(way.demands[client].rate, way.capacity.rate),
+                )
                 ceilings[name][client], alone_ms[name, client] = ceiling, waited_ms[0]
                 borrowed[client] = borrowed.get(client, 0.0) + ceiling - way.rates[client]
         pair = (dict.fromkeys(borrowed, 1.0), weights(borrowed))

@@ -57,6 +57,13 @@ def said(*shares: Share, kept: float = 0.0) -> list[Line]:
     )
 
 
+def test_client_whose_highest_days_are_left_out_does_not_borrow_the_whole_capacity() -> None:
+    peaks = [1.3e6, 1.4e6, 1.5e6]
+    assert Demand(1e6, peaks, 1.3).ceilings(1e6, 5e6) == [1e6, *peaks, 5e6]
+    # It has asked for 20 MB/s on one day, and 1 MB/s on all others.
+    assert Demand(1e6, peaks, 1.3 / 20).ceilings(1e6, 5e6) == [1e6, *peaks, 1.5e6]
+
+
 def test_a_batch_is_promised_one_large_request() -> None:
     assert Demand(0.0, [4e6, 5e6, 6e6]).rate == 110e3
     assert Demand(0.0, [1e3, 2e3, 6e3]).rate == 6e3  # it never sends more than that
