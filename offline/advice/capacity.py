@@ -4,9 +4,9 @@
   request needs (`DEFAULT_MIN`), if it ever sends so much. If the rates exceed the capacity together, margins are cut
   first, and then what was needed, each to a common level (max-min fairness): small ones stay whole.
 - *Ceiling*: one of the peaks over 60, 10 and 1 s with the margin, or the capacity: the smallest up to which borrowing
-  shortens the client's waits. None if it waits no longer without borrowing. A client whose rate was cut may borrow what
-  was cut. Not the capacity for a client whose highest days the forecast leaves out: it may have been a mistake, which
-  is not to use up what others leave.
+  shortens the client's waits in the recording. At least four times its highest peak, since its application may change;
+  what is further above its other days the forecast takes for a mistake. A client with such days borrows no more than
+  its quota would be.
 - *Weight*: 1, or in proportion to what each may borrow, if clients then wait for less time together.
 
 The margin is that of the forecasts, or the headroom. How long clients wait comes from a simulation of the recording
@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from commandline.amounts import duration, rate
 from offline.advice.explain import KEYS, Line
+from offline.advice.forecast import BURST
 from offline.advice.limits import DEFAULT_MIN, Client
 from quotas.definitions.classes import Terms
 from quotas.definitions.kinds import CEILINGS, WEIGHT
@@ -56,6 +57,19 @@ class Demand(NamedTuple):
         """Return the ceilings to try, ascending: the promised rate itself, the peaks, and the capacity."""
         most = capacity if self.margin >= 1 else max(self.peaks)
         return [min(max(promised, one), capacity) for one in (promised, *self.peaks, most)]
+
+    def ceiling(self, tried: float, capacity: float) -> float:
+        """Return the ceiling to advise.
+
+        Args:
+            tried: the smallest up to which borrowing shortens its waits in the recording.
+
+        >>> steady, mistaken = Demand(1e6, [2e6] * 3, 1.25), Demand(1e6, [2e6] * 3, 0.1)
+        >>> steady.ceiling(1e6, 20e6), steady.ceiling(1e6, 5e6), mistaken.ceiling(1e6, 20e6)
+        (8000000.0, 5000000.0, 1000000.0)
+        """
+        further = BURST * max(self.peaks) if self.margin >= 1 else 0.0
+        return min(max(tried, self.rate, further), capacity)
 
 
 CEILINGS_TRIED: Final = 5
@@ -243,7 +257,7 @@ def _lines(kind: str, key: str, one: Share, whole: Whole, reason: str) -> list[L
             f"without borrowing it would wait for {duration(one.alone_ms / 1000)}; "
             "a higher ceiling shortens its waits no further"
             if one.alone_ms
-            else "what it should be promised, if the capacity had more"
+            else f"it would not wait without borrowing; up to {BURST:.0f} times its peak, since it may change"
         )
     elif one.replaces:
         reason = "in place of the ceiling in force: it borrows nothing"

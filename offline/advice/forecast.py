@@ -35,7 +35,7 @@ DAYS_MIN: Final = 2  # with fewer recorded days there is no forecast
 
 _DAYS_MAX: Final = 28  # older ones are not used
 # Far above all others: so many times, for at most so many days in a row, beside at least so many others.
-_BURST: Final = 4.0
+BURST: Final = 4.0
 _BURST_DAYS: Final = 3
 _HOG: Final = 8.0
 _HOG_DAYS: Final = WEEK
@@ -130,7 +130,7 @@ def _single_burst(logs: Floats) -> Bools:
     none = np.zeros(len(logs), np.bool_)
     ordered = np.sort(logs)
     gaps = np.diff(ordered)
-    if len(logs) <= _OTHERS_MIN or gaps.max() < np.log(_BURST):
+    if len(logs) <= _OTHERS_MIN or gaps.max() < np.log(BURST):
         return none
     above = logs > ordered[int(gaps.argmax())]
     places = np.flatnonzero(above)
@@ -333,7 +333,7 @@ def _confidence(tried: _Tried, left_out: int, needs: Floats, held: Floats) -> tu
     recent = held[-WEEK:][needs[-WEEK:] > 0]
     if len(recent) and recent.max() > 1.1:
         doubts.append(
-            (2 if recent.max() > _BURST else 1, "throttled while it was recorded, so its need is estimated")
+            (2 if recent.max() > BURST else 1, "throttled while it was recorded, so its need is estimated")
         )
     if missed and missed > tries // 20:
         doubts.append(

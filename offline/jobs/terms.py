@@ -307,10 +307,8 @@ def fitted(simulation: Simulation, fits: Sequence[Fit], block_s: int = BLOCK_S) 
             for client in way.demands:
                 owner = trials[first][1][name].owners[client]
                 waited_ms = [waits.of(name, first + at, owner)[0] for at in range(CEILINGS_TRIED)]
-                ceiling = max(
-                    way.tried(shortest(waited_ms, fit.tolerated_ms))[client],
-                    min(way.demands[client].rate, way.capacity.rate),
-                )
+                tried = way.tried(shortest(waited_ms, fit.tolerated_ms))[client]
+                ceiling = way.demands[client].ceiling(tried, way.capacity.rate)
                 ceilings[name][client], alone_ms[name, client] = ceiling, waited_ms[0]
                 borrowed[client] = borrowed.get(client, 0.0) + ceiling - way.rates[client]
         pair = (dict.fromkeys(borrowed, 1.0), weights(borrowed))

@@ -103,9 +103,9 @@ def test_opposite_peaks_share_a_capacity_below_their_sum(advised: tuple[Store, P
     found = classes(advised[0])
     for name in ("day", "night"):
         row = found[name]
-        # 6 MB/s and a tenth each are 14.2 of 10 together with the group's 1: 4.5 each are promised, and the peak is the
-        # ceiling.
-        assert (row["rate"], row["ceiling"], row["weight"]) == (4.5e6, 6.6e6, 1.0)
+        # 6 MB/s and a tenth each are 14.2 of 10 together with the group's 1: 4.5 each are promised. Four times the peak
+        # would be more than the capacity.
+        assert (row["rate"], row["ceiling"], row["weight"]) == (4.5e6, 10e6, 1.0)
         assert (row["waited_ms"], row["today_ms"]) == (0, 0)
         assert row["lent"] == HALF * 1_500_000
     said = lines(advised[0])
@@ -117,9 +117,9 @@ def test_opposite_peaks_share_a_capacity_below_their_sum(advised: tuple[Store, P
 def test_batch_borrows_what_the_others_leave(advised: tuple[Store, Path]) -> None:
     found = classes(advised[0])
     web, batch = found["web"], found["batch"]
-    assert (web["rate"], web["ceiling"], web["waited_ms"]) == (4.4e6, 4.4e6, 0)
+    assert (web["rate"], web["ceiling"], web["waited_ms"]) == (4.4e6, 10e6, 0)
     # In 95 % of the minutes it needs nothing: one request of 1 MiB in ten seconds is promised.
-    assert (batch["rate"], batch["ceiling"]) == (110e3, 8.8e6)
+    assert (batch["rate"], batch["ceiling"]) == (110e3, 10e6)
     # web leaves 6 of 10 MB/s: 2 MB/s are late for 72 s, 1/3 + 2/3 + 70 s of waiting; 144 MB pass in 24 s, the last of
     # which ends the waiting. With 2 MB/s: 72 s, and 432 MB in 216 s.
     assert (batch["waited_ms"], batch["today_ms"]) == (94_000, 287_000)
@@ -147,12 +147,9 @@ def test_file_has_the_capacity_and_is_applied(advised: tuple[Store, Path], tmp_p
     found = dict(parse(file.read_text()).entries())
     assert found[Entity(client_id="batch")] == {
         "consumer_byte_rate": 110e3,
-        "consumer_byte_rate_ceiling": 8.8e6,
+        "consumer_byte_rate_ceiling": 10e6,
     }
-    assert found[Entity(client_id="day")] == {
-        "producer_byte_rate": 4.5e6,
-        "producer_byte_rate_ceiling": 6.6e6,
-    }
+    assert found[Entity(client_id="day")] == {"producer_byte_rate": 4.5e6, "producer_byte_rate_ceiling": 10e6}
     assert found[Entity(group="team")] == {"producer_byte_rate": 1e6}  # stays
     assert found[Entity(client_id=DEFAULT)] == {"producer_byte_rate": 110e3, "consumer_byte_rate": 110e3}
     assert "# Slow, but it passes." in file.read_text()
