@@ -10,8 +10,9 @@ A class *has enough* if no connection waits, or a part of what it was allowed is
 their turns in what is sent at once.
 
     has enough             its use, and a little more beyond its own rate, so that it can grow
-    has used all for 0.3 s at least its rate: it has begun to use it. A name below a default wants it as soon as a
-                           connection waits: many that begin together may be promised more than there is
+    has used all for 0.3 s at least its rate: it has begun to use it. The same if what it has sent takes as long to pay
+                           for. A name below a default wants it as soon as a connection waits: many that begin
+                           together may be promised more than there is
     has not enough         more than it is allowed; the longer it lasts, the more. A few large requests that come
                            together are paid for before much is lent to them, which they would not use
 
@@ -223,5 +224,10 @@ class Use:
         return wanted * _GROWTH if wanted > own else wanted
 
     def _is_busy(self, wanted: float, own: float, now_ms: int) -> bool:
-        """Whether it has used all for a while: more than a burst that is refilled."""
+        """Whether it uses all for a while, more than a burst that is refilled.
+
+        What it has sent and time has yet to pay for is use that is certain.
+        """
+        if self._sample[2] * 1000 >= self.limiter.rate * _BUSY_MS:
+            return True
         return now_ms >= self._busy_ms + _BUSY_MS and wanted > own * _BEGUN_PART

@@ -9,6 +9,7 @@ from quotas.limiters.limiter import ALL_BROKERS
 from quotas.sharing.budgets import budget_key
 from quotas.sharing.lease_values import loan_key
 from quotas.sharing.parts import Parts, part_of_capacity
+from tests.bench.fleet.bound import Bound, worst
 from tests.simulation import capacity_calm, capacity_fleet
 from tests.simulation.capacity_world import MB, CapacityWorld
 from tests.simulation.clock import largest_window
@@ -70,6 +71,28 @@ def test_what_is_left_is_lent_by_weight_and_given_back_within_a_second(members: 
     assert world.rate_of("a", 30_000, 31_000) >= 0.95 * 4 * MB
     for name, due in (("a", 4.25), ("b", 2.25), ("c", 1.5)):
         assert world.rate_of(name, 33_000, 45_000) == pytest.approx(due * MB, rel=0.03)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@PROCESSES
+def test_a_class_that_returns_exceeds_the_capacity_by_its_burst_and_a_fifth_of_a_second(
+    members: int, workers: int, seed: int
+) -> None:
+    """Messages between members take up to 50 ms; the clients are those of `make capacity`."""
+    size, lowered_seconds = 50_000, 0.2
+    world = CapacityWorld(RATE, TERMS, members=members, workers=workers, seed=seed, delay_ms=50)
+    world.add("a", 24, size=size, stop_ms=10_000)
+    world.add("a", 24, size=size, start_ms=20_000 + seed * 13)
+    world.add("b", 16, size=size)
+    world.add("c", 8, size=size)
+    world.world.run(23_000)
+    # What it saved while it was idle, and its rate until loans are lowered; and a request of each class and process.
+    beyond = TERMS["a"].rate * (SHARED_BURST_SECONDS + lowered_seconds)
+    passed = [(record.at_ms / 1000, record.size) for record in world.world.records]
+    lives = [(0.0, 23.0)] * (members * workers * len(TERMS))
+    found = worst(passed, lives, Bound(RATE, beyond / RATE, size))
+    assert found.excess <= 0, f"from {found.began:.2f} to {found.ended:.2f} s"
+    assert found.excess > -beyond, "nothing came beyond the capacity"
 
 
 def test_a_member_cut_off_from_the_holder_of_the_capacity_has_its_rates_and_borrows_nothing() -> None:
