@@ -332,6 +332,8 @@ _GAP_SECONDS: Final = 0.01  # between two messages of one connection
 _FLUSH_SECONDS: Final = 0.01
 _FLUSH_SECONDS_A_MEMBER: Final = 0.002
 _FLUSH_SECONDS_MAX: Final = 0.2
+# While capacities of many classes are divided, some ms at a time: a quarter of the time at most.
+_DIVIDE_SECONDS: Final = 0.02
 _TICK_SECONDS: Final = 0.1
 VIEW_SECONDS: Final = 2.0
 _UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -603,6 +605,8 @@ class Seat:
             link = self._members.get(lessee)
             if link is not None:
                 link.send(write(grants))
+        if lessor.dividing:
+            self._flush_handle = asyncio.get_running_loop().call_later(_DIVIDE_SECONDS, self._flush)
         if not self._part:
             self._figures.members = len(lessor.lessees)
         number, lessees = lessor.roster()

@@ -23,7 +23,7 @@ A demand that is stated and not used gains nothing, since a part is at most what
 whatever is stated.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import add
@@ -49,13 +49,15 @@ _FACTOR_STEP: Final = 0.003
 # Of so many classes a division takes some milliseconds: it is made less often.
 _MANY: Final = 1000
 _MANY_MS: Final = 250
-# A call of `lend` makes so many steps, some 4 ms: one or two for each class in each of the parts of a division, which
-# goes on with the next call if it needs more.
-STEPS_AT_ONCE: Final = 4000
-_CHUNK: Final = 500  # classes between two places where it may be interrupted
-_STEPS_A_CLASS: Final = 7
+# A call of `lend` makes so many steps of nearly 1 µs. What needs more, as a division of many classes of many lessees,
+# goes on with the next call. It may be interrupted after _SLICE steps at most, except in a pass over all classes.
+STEPS_AT_ONCE: Final = 5000
+_SLICE: Final = 500
 _STEPS_A_POOL: Final = 20
-_STEPS_A_CHANGE: Final = 8  # of a part, which the lessor then divides among its lessees
+_STEPS_A_TERM: Final = 6  # to read the terms of a class
+_CLASSES_A_STEP: Final = 10  # in a pass over all classes without a look at their lessees
+_LESSEES_A_STEP: Final = 3  # in one look at a class
+_STEPS_A_CHANGE: Final = 6  # of a part, which the lessor then divides among its lessees: 1.25 more for each
 _WHOLE: Final[Mapping[Rank, float]] = {"named": 1.0, "default": 1.0, "unpromised": 1.0}
 _SUM_PART: Final = 1e-9  # by which a sum of parts may exceed the whole
 
@@ -76,25 +78,72 @@ def fill(wanted: Sequence[float], weights: Sequence[float], capacity: float) -> 
     >>> fill([0.1, 0.2], [1, 9], 1.0)
     [0.1, 0.2]
     """
+    parts = _filled_evenly(wanted, weights, capacity)
+    if parts is None:
+        parts = [0.0] * len(wanted)
+        _pour(parts, *_by_need(wanted, weights), wanted, weights, capacity)
+    return parts
+
+
+def _fill(
+    wanted: Sequence[float], weights: Sequence[float], capacity: float
+) -> Generator[int, None, list[float]]:
+    """Do as `fill` does; yields how many steps come next, wherever it may be interrupted."""
+    yield _passes(wanted, 1)
+    parts = _filled_evenly(wanted, weights, capacity)
+    if parts is not None:
+        return parts
+    yield _passes(wanted, 3)
+    parts = [0.0] * len(wanted)
+    order, remaining = _by_need(wanted, weights)
+    for begin in range(0, len(order), _SLICE):
+        end = begin + _SLICE
+        yield len(order[begin:end]) // 2
+        capacity = _pour(parts, order[begin:end], remaining[begin:end], wanted, weights, capacity)
+    return parts
+
+
+def _filled_evenly(wanted: Sequence[float], weights: Sequence[float], capacity: float) -> list[float] | None:
+    """Return the parts by weight if no demand is smaller, as usually: then nothing has to be sorted. Else None."""
     weight = sum(weights)
     each = capacity / weight if weight > 0 else 0.0
-    # Usually all want more than there is; then nothing is left over, and nothing has to be sorted.
     if each > 0 and all(want >= each * own for want, own in zip(wanted, weights, strict=True)):
         return [each * own for own in weights]
-    parts = [0.0] * len(wanted)
+    return None
+
+
+def _by_need(wanted: Sequence[float], weights: Sequence[float]) -> tuple[list[int], list[float]]:
+    """Return the demands with a weight, the smallest for its weight first; and the sums of weights from each on."""
     ratios = [want / own if own > 0 else 0.0 for want, own in zip(wanted, weights, strict=True)]
     order = sorted([index for index, own in enumerate(weights) if own > 0], key=ratios.__getitem__)
     # Added up from the end: subtracting weights of very different sizes would leave 0, or less.
     remaining = list(accumulate([weights[index] for index in reversed(order)]))
-    left = capacity
-    for index, weight in zip(order, reversed(remaining), strict=True):
+    remaining.reverse()
+    return order, remaining
+
+
+def _pour(
+    parts: list[float],
+    order: Sequence[int],
+    remaining: Sequence[float],
+    wanted: Sequence[float],
+    weights: Sequence[float],
+    left: float,
+) -> float:
+    """Set the parts of some demands, in the order of `_by_need`; returns what they leave."""
+    for index, weight in zip(order, remaining, strict=True):
         if left <= 0:  # so the others get nothing
             break
         part = left * (weights[index] / weight)
         want = wanted[index]
         parts[index] = part = min(want, part)
         left -= part
-    return parts
+    return left
+
+
+def _passes(classes: Sequence[object], times: int) -> int:
+    """Return how many steps it takes to go through all classes so many times without a look at their lessees."""
+    return (len(classes) * times + _CLASSES_A_STEP - 1) // _CLASSES_A_STEP
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -118,6 +167,10 @@ class Quotas(Protocol):
 
 class Leases(Protocol):
     """The lessor, as far as capacities need it."""
+
+    @property
+    def lessees(self) -> Collection[object]:
+        """Those that have reported, and whose leases may still last."""
 
     @property
     def keys(self) -> Iterable[str]:
@@ -238,6 +291,23 @@ class _Pool:
     left: float = 0.0
 
 
+class _Costs:
+    """How many steps it takes to look at a class, and to change a part of one, with so many lessees."""
+
+    __slots__ = ("change", "look", "slice")
+
+    def __init__(self, lessees: int) -> None:
+        self.look: Final = 1 + lessees // _LESSEES_A_STEP
+        self.change: Final = _STEPS_A_CHANGE + lessees + (lessees + 3) // 4
+        # So many classes are in a slice: it may look twice at each, and change both of its parts.
+        self.slice: Final = max(1, _SLICE // (2 * (self.look + self.change)))
+
+    def slices(self, classes: int) -> Iterator[range]:
+        """Yield the indexes of so many classes in slices."""
+        for begin in range(0, classes, self.slice):
+            yield range(begin, min(begin + self.slice, classes))
+
+
 class Capacities:
     """Says which part of each key the top lessor may lease: all of a rate that a capacity carries, and loans.
 
@@ -259,13 +329,16 @@ class Capacities:
         self._pools: dict[tuple[str, int], _Pool] = {}
         self._places: dict[str, tuple[str, int]] = {}  # of loan keys
         self._parts: dict[str, float] = {}  # those that differ from the default
-        self._divisions: dict[tuple[str, int], Iterator[int]] = {}  # those under way, the next one first
+        # What is under way, the next one first: the division of each capacity, or (None) the reading of terms. Each
+        # with the number of steps that it makes next.
+        self._under_way: dict[tuple[str, int] | None, tuple[int, Iterator[int]]] = {}
         self._changes = 0  # of parts, with this call
+        self._costs = _Costs(1)
 
     def begin(self) -> "Capacities":
         """Forget all demands, for a lessor that begins; returns this object."""
         self._unplaced.clear()
-        self._divisions.clear()
+        self._under_way.clear()
         self._pools.clear()
         self._places.clear()
         self._parts.clear()
@@ -298,49 +371,64 @@ class Capacities:
         """Divide the capacities again whose demands have changed.
 
         A call makes about STEPS_AT_ONCE steps. What changes while a division of many classes goes on is looked at with
-        the next one, as if it had come after it; so are new terms, for which none begins while others go on.
+        the next one, as if it had come after it; so are new terms. They are read while no division goes on, and each
+        reading is followed by a division of each capacity: however often terms change, divisions end.
 
         Args:
             changed: the keys whose demand or shares have changed since the last call.
         """
         quotas = self._quotas()
+        self._costs = _Costs(len(leases.lessees))
         altered = self._read[0] is not quotas or self._read[1] != quotas.revision
-        if altered and not self._divisions:
+        if altered and not self._under_way:
             altered, self._read = False, (quotas, quotas.revision)
-            self._read_terms(quotas, leases)
-            self._resize_rates(leases, anew=bool(self._used))
+            known = [(place, pool, [*pool.classes.values()]) for place, pool in self._pools.items()]
+            unplaced, self._unplaced = self._unplaced, set()
+            self._under_way[None] = 0, self._read_terms(known, unplaced, quotas, leases)
         for key in changed:
             if is_loan(key):
                 self._learn(key, quotas)
             elif self._pools and (place := self._places.get(loan_key(key))) is not None:
                 self._pools[place].due = True
-        for place, pool in self._pools.items():
-            gap_ms = LEND_MS if len(pool.classes) < _MANY else _MANY_MS
-            due = pool.due and now_ms >= pool.divided_ms + gap_ms
-            if due and not altered and place not in self._divisions:
-                pool.due, pool.divided_ms = False, now_ms
-                self._divisions[place] = self._divide(pool, leases)
-        self._go_on()
+        if not altered and None not in self._under_way:
+            self._begin(leases, now_ms)
+        self._go_on(leases, now_ms)
         if self._told is not None:
             leases.tell(self._factors)
             self._resize_rates(leases)
 
-    def _go_on(self) -> None:
-        """Go on with the divisions that have begun, in turn: a small one does not wait for a large one."""
+    def _begin(self, leases: Leases, now_ms: int, *, anew: bool = False) -> None:
+        """Begin the divisions that are due.
+
+        Args:
+            anew: whether terms were read: then none waits until some time after the last one.
+        """
+        for place, pool in self._pools.items():
+            gap_ms = LEND_MS if len(pool.classes) < _MANY else _MANY_MS
+            if pool.due and (anew or now_ms >= pool.divided_ms + gap_ms) and place not in self._under_way:
+                pool.due, pool.divided_ms = False, now_ms
+                self._under_way[place] = 0, self._divide(pool, leases)
+
+    def _go_on(self, leases: Leases, now_ms: int) -> None:
+        """Go on with what is under way, in turn: a small division does not wait for a large one."""
         steps = self._changes = 0
-        while self._divisions and steps + self._changes * _STEPS_A_CHANGE < STEPS_AT_ONCE:
-            place, division = next(iter(self._divisions.items()))
-            del self._divisions[place]
-            made = next(division, None)
-            if made is not None:
-                steps += made
-                self._divisions[place] = division
-                continue
-            pool = self._pools[place]
-            steps += _STEPS_A_POOL + len(pool.classes) % _CHUNK * _STEPS_A_CLASS
-            self._set_factors(place, pool)
-            if not pool.classes:
-                del self._pools[place]
+        while self._under_way:
+            place, (next_steps, work) = next(iter(self._under_way.items()))
+            made = steps + self._changes * self._costs.change
+            if made and made + next_steps > STEPS_AT_ONCE:
+                return
+            del self._under_way[place]
+            steps += next_steps
+            then = next(work, None)
+            if then is not None:
+                self._under_way[place] = then, work
+            elif place is None:
+                self._begin(leases, now_ms, anew=True)
+            else:
+                steps += _STEPS_A_POOL
+                self._set_factors(place, self._pools[place])
+                if not self._pools[place].classes:
+                    del self._pools[place]
 
     def _set_factors(self, place: tuple[str, int], pool: _Pool) -> None:
         """Set what to tell about the rates of a capacity's classes."""
@@ -363,6 +451,11 @@ class Capacities:
             for key in leases.keys:
                 if not is_loan(key):
                     leases.resized(key)
+
+    @property
+    def dividing(self) -> bool:
+        """Whether a division goes on with the next call of `lend`."""
+        return bool(self._under_way)
 
     def states(self) -> Iterator[CapacityState]:
         """Yield the capacities in use, as they were divided last."""
@@ -398,26 +491,44 @@ class Capacities:
             pool.classes[key] = _Class(key, quota_key, bucket, broker, terms, rank, rate)
         self._pools[place].due = True
 
-    def _read_terms(self, quotas: Quotas, leases: Leases) -> None:
-        """Read the terms of all classes again, since definitions have changed."""
-        keys, self._unplaced = self._unplaced, set()
-        for place, pool in list(self._pools.items()):
-            for one in list(pool.classes.values()):
-                found = stated_terms(one.quota_key, one.bucket, quotas)
-                if found is None or place[1] != _broker(found[0], one.broker):
-                    self._forget(pool, one, leases)
-                    keys.add(one.key)
-                else:
-                    capacity, one.terms = found
-                    one.rank = rank_of(one.quota_key, one.bucket, one.terms, quotas)
-                    pool.rate, one.promised = capacity.rate, promised(one.terms, capacity)
+    def _read_terms(
+        self,
+        known: Iterable[tuple[tuple[str, int], _Pool, Sequence[_Class]]],
+        unplaced: set[str],
+        quotas: Quotas,
+        leases: Leases,
+    ) -> Iterator[int]:
+        """Read the terms of all known classes again, since definitions have changed.
+
+        Yields how many steps come next, wherever it may be interrupted. No division goes on meanwhile; what is lent is
+        at most what the last ones gave.
+
+        Args:
+            unplaced: the loan keys of which no capacity was stated.
+        """
+        for place, pool, classes in known:
+            for part in self._costs.slices(len(classes)):
+                yield len(part) * _STEPS_A_TERM
+                for one in classes[part.start : part.stop]:
+                    found = stated_terms(one.quota_key, one.bucket, quotas)
+                    if found is None or place[1] != _broker(found[0], one.broker):
+                        self._forget(pool, one, leases)
+                        unplaced.add(one.key)
+                    else:
+                        capacity, one.terms = found
+                        one.rank = rank_of(one.quota_key, one.bucket, one.terms, quotas)
+                        pool.rate, one.promised = capacity.rate, promised(one.terms, capacity)
             pool.due = True
             if not pool.classes:
                 self._set_factors(place, _Pool(0.0))
                 del self._pools[place]
-        for key in keys:
-            if leases.demand(key) is not None:
-                self._learn(key, quotas)
+        keys = list(unplaced)
+        for part in self._costs.slices(len(keys)):
+            yield len(part) * (_STEPS_A_TERM + self._costs.look)
+            for key in keys[part.start : part.stop]:
+                if leases.demand(key) is not None:
+                    self._learn(key, quotas)
+        self._resize_rates(leases, anew=bool(self._used))
 
     def _forget(self, pool: _Pool, one: _Class, leases: Leases) -> None:
         """Remove a class without a demand."""
@@ -443,44 +554,49 @@ class Capacities:
     def _divide(self, pool: _Pool, leases: Leases) -> Iterator[int]:
         """Divide one capacity among its classes: their rates first, then what is left as loans.
 
-        Yields how many steps it has made since the last time, wherever it may be interrupted.
+        Yields how many steps come next, wherever it may be interrupted.
         """
         exempt = 0.0
+        every = list(pool.classes.values())
         classes: list[_Class] = []
-        for index, one in enumerate(list(pool.classes.values())):
-            if index and not index % _CHUNK:
-                yield 2 * _CHUNK
-            wish = leases.demand(one.key)
-            one.demand = 0.0 if wish is None else wish.wanted * pool.rate
-            if wish is None and not leases.used(one.key):
-                self._forget(pool, one, leases)
-            elif one.terms.exempt:
-                exempt += one.demand
-                one.rate, one.lent, one.loan = one.demand, 0.0, 0.0
-                self._set(one.key, 0.0, 0.0, leases)
-                self._shrink(one, 1.0, leases)
-            else:
-                one.demand = min(one.demand, one.most)
-                one.borrows = wish is not None and wish.weight > 0 and one.quota_key not in REPLICATION_KEYS
-                one.is_short = wish is not None and wish.is_short
-                classes.append(one)
+        for part in self._costs.slices(len(every)):
+            yield len(part) * (1 + self._costs.look)
+            for one in every[part.start : part.stop]:
+                wish = leases.demand(one.key)
+                one.demand = 0.0 if wish is None else wish.wanted * pool.rate
+                if wish is None and not leases.used(one.key):
+                    self._forget(pool, one, leases)
+                elif one.terms.exempt:
+                    exempt += one.demand
+                    one.rate, one.lent, one.loan = one.demand, 0.0, 0.0
+                    self._set(one.key, 0.0, 0.0, leases)
+                    self._shrink(one, 1.0, leases)
+                else:
+                    one.demand = min(one.demand, one.most)
+                    one.borrows = (
+                        wish is not None and wish.weight > 0 and one.quota_key not in REPLICATION_KEYS
+                    )
+                    one.is_short = wish is not None and wish.is_short
+                    classes.append(one)
         left = yield from self._guarantee(pool, classes, max(0.0, pool.rate - exempt), leases)
+        yield _passes(classes, 2)
         wanted = [one.demand - one.rate for one in classes]
         weights = [one.terms.weight for one in classes]
-        loans = fill(wanted, weights, left)
+        loans = yield from _fill(wanted, weights, left)
         pool.left = max(0.0, left - sum(loans))
-        yield (len(classes) + 1) // 2
         # Those that wait may want more than they know; of the others a burst need not wait.
         for short in (True, False):
             rest = left - sum(loans)
             if rest > 0:
+                yield _passes(classes, 3)
                 more = [
                     one.most - one.rate - loan if loan and one.borrows and one.is_short == short else 0.0
                     for one, loan in zip(classes, loans, strict=True)
                 ]
-                loans = list(map(add, loans, fill(more, weights, rest)))
-                yield (len(classes) + 1) // 2
+                more = yield from _fill(more, weights, rest)
+                loans = list(map(add, loans, more))
         yield from self._lend(pool, classes, loans, left, leases)
+        yield _passes(classes, 2)
         for one, want in zip(classes, wanted, strict=True):
             one.lent = min(want, one.loan)
 
@@ -488,22 +604,24 @@ class Capacities:
         self, pool: _Pool, classes: list[_Class], room: float, leases: Leases
     ) -> Generator[int, None, float]:
         """Set what each class has of its rate; returns what is left of the capacity."""
+        yield _passes(classes, 3)
         shrunk: dict[Rank, float] = dict(_WHOLE)
         wanted = [min(one.demand, one.promised) for one in classes]
         if sum(wanted) > room:
             wanted = yield from self._shrunk(pool, shrunk, classes, wanted, room)
         pool.shrunk = shrunk
         met_too = self._told is None and shrunk["named"] == 1.0
-        for index, one in enumerate(classes):
-            if index and not index % _CHUNK:
-                yield 2 * _CHUNK
-            if met_too:
-                # A share of a rate that is more than its process wants is lent, as a rate that is not wanted is.
-                met, rest = leases.met(one.key, one.promised, pool.rate)
-                wanted[index] = min(wanted[index], met)
-                one.demand = min(one.demand, met + rest)
-            one.rate = wanted[index]
-            self._shrink(one, shrunk[one.rank], leases)
+        for part in self._costs.slices(len(classes)):
+            yield len(part) * (1 + 2 * self._costs.look if met_too else 1)
+            for index in part:
+                one = classes[index]
+                if met_too:
+                    # A share of a rate that is more than its process wants is lent, as a rate that is not wanted is.
+                    met, rest = leases.met(one.key, one.promised, pool.rate)
+                    wanted[index] = min(wanted[index], met)
+                    one.demand = min(one.demand, met + rest)
+                one.rate = wanted[index]
+                self._shrink(one, shrunk[one.rank], leases)
         return max(0.0, room - sum(wanted))
 
     def _shrunk(
@@ -513,28 +631,30 @@ class Capacities:
 
         Returns what each class has.
         """
+        yield _passes(classes, 4)
         least = pool.rate * UNPROMISED_PART
         # Classes that are promised nothing have no more together than one of them, before a promise is broken.
         together = sum(one.promised for one in classes if one.rank == "unpromised")
         if together > least:
             shrunk["unpromised"] = least / together
             wanted = _within(classes, wanted, shrunk)
-            yield (len(classes) + 1) // 2
         # Names below a default are without a bound: together they have what the others leave of their promises.
         below = sum(want for one, want in zip(classes, wanted, strict=True) if one.rank == "default")
         others = sum(wanted) - below
         if others + below > room * (1 + _SUM_PART) and below > least:
+            yield _passes(classes, 1)
             parts = [one.promised if one.rank == "default" else 0.0 for one in classes]
-            had = fill(wanted, parts, max(least, room - others))
+            had = yield from _fill(wanted, parts, max(least, room - others))
+            yield _passes(classes, 3)
             shrunk["default"] = max(
                 (part / rate for part, rate in zip(had, parts, strict=True) if rate), default=1.0
             )
-            yield (len(classes) + 1) // 2
             wanted = _within(classes, wanted, shrunk)
         if sum(wanted) > room * (1 + _SUM_PART):
+            yield _passes(classes, 1)
             rates = [one.promised * shrunk[one.rank] for one in classes]
-            wanted = fill(wanted, rates, room)
-            yield (len(classes) + 1) // 2
+            wanted = yield from _fill(wanted, rates, room)
+            yield _passes(classes, 1)
             largest = max((had / rate for had, rate in zip(wanted, rates, strict=True)), default=1.0)
             largest = max(largest, UNPROMISED_PART)  # where exempt classes use all of it
             for rank in shrunk:
@@ -549,27 +669,41 @@ class Capacities:
         Then they are raised by what no lessee may be using. What it may be using rises up to its loan at any time, so
         this counts as used, and may be read over several calls.
         """
+        yield _passes(classes, 2)
         wanted = sum(max(one.loan, loan) for one, loan in zip(classes, loans, strict=True))
         short = wanted > left + pool.rate * _RAISE_PART
-        for index, (one, loan) in enumerate(zip(classes, loans, strict=True)):
-            if index and not index % _CHUNK:
-                yield _CHUNK
-            if loan < one.loan and (not loan or _matters(one.loan, loan, pool.rate, short=short)):
-                self._set_loan(pool, one, loan, leases)
+        lower: list[int] = []
+        for part in self._costs.slices(len(classes)):
+            yield (len(part) + 1) // 2
+            for index in part:
+                before, loan = classes[index].loan, loans[index]
+                if loan < before and (not loan or _matters(before, loan, pool.rate, short=short)):
+                    lower.append(index)
+        # What a class that has returned needs comes from the largest loans first: a change takes more than a look.
+        yield _passes(classes, 3)
+        change = [loan - one.loan for one, loan in zip(classes, loans, strict=True)]
+        lower.sort(key=change.__getitem__)
+        for part in self._costs.slices(len(lower)):
+            yield len(part)
+            for index in lower[part.start : part.stop]:
+                self._set_loan(pool, classes[index], loans[index], leases)
         used: list[float] = []
-        for index, one in enumerate(classes):
-            if index and not index % _CHUNK:
-                yield _CHUNK
-            used.append(max(one.loan, leases.used(one.key) * pool.rate))
+        for part in self._costs.slices(len(classes)):
+            yield len(part) * self._costs.look
+            used += [
+                max(one.loan, leases.used(one.key) * pool.rate) for one in classes[part.start : part.stop]
+            ]
+        yield _passes(classes, 3)
         raised = [max(0.0, loan - now) for loan, now in zip(loans, used, strict=True)]
         free, wanted = max(0.0, left - sum(used)), sum(raised)
         scale = min(1.0, free / wanted) if wanted else 0.0
         pool.due |= wanted > free + pool.rate * _RAISE_PART or sum(used) > left
-        for index, (one, now, more) in enumerate(zip(classes, used, raised, strict=True)):
-            if index and not index % _CHUNK:
-                yield _CHUNK
-            if more * scale and _matters(one.loan, now + more * scale, pool.rate):
-                self._set_loan(pool, one, now + more * scale, leases)
+        for part in self._costs.slices(len(classes)):
+            yield (len(part) + 1) // 2
+            for index in part:
+                one, now, more = classes[index], used[index], raised[index]
+                if more * scale and _matters(one.loan, now + more * scale, pool.rate):
+                    self._set_loan(pool, one, now + more * scale, leases)
 
     def _set_loan(self, pool: _Pool, one: _Class, loan: float, leases: Leases) -> None:
         one.loan = loan

@@ -404,6 +404,11 @@ class Lessor:
         shares = self._keys.get(key, self._default)
         return {lessee: shares.upper(lessee) for lessee in shares.parts}
 
+    @property
+    def dividing(self) -> bool:
+        """Whether capacities of many classes are being divided: the next call of `grants` goes on with it."""
+        return isinstance(self._capacity, Capacities) and self._capacity.dividing
+
     def changed_demands(self) -> set[str]:
         """Return the keys whose demand has changed since the last call."""
         changed, self._demands = self._demands, set()
@@ -413,13 +418,12 @@ class Lessor:
         """Return the demand of all lessees together for a key; None if there is none."""
         shares = self._keys.get(key)
         found: Wish | None = None
+        wanted = weight = 0.0
         for part in () if shares is None else shares.parts.values():
             wish = part.wish
-            if found is None or wish is None:
-                found = wish or found
-            else:
-                found = Wish(found.wanted + wish.wanted, found.weight + wish.weight)
-        return found if found is None or found.wanted <= 1 else found._replace(wanted=1.0)
+            if wish is not None:
+                found, wanted, weight = wish, wanted + wish.wanted, weight + wish.weight
+        return None if found is None else Wish(min(1.0, wanted), weight)
 
     def tell(self, factors: Mapping[str, float]) -> None:
         """Tell all lessees these factors with the next grants, in place of those told before."""
@@ -446,7 +450,10 @@ class Lessor:
         for lessee, part in () if loans is None else loans.parts.items():
             wish = part.wish
             if wish is not None:
-                wanted, own = wish.wanted * capacity, rates.upper(lessee) * rate
+                of_rate = rates.parts[lessee]  # `upper` written out, as in `used`
+                share = of_rate.share
+                upper = rates.upper(lessee) if share is None or of_rate.version else share
+                wanted, own = wish.wanted * capacity, upper * rate
                 met += min(wanted, own)
                 rest += max(0.0, wanted - own) if wish.weight else 0.0
         return met, rest

@@ -38,6 +38,7 @@ class Divided:
     """
 
     revision = 1
+    lessees = range(1)
 
     def __init__(self, given: dict[str, tuple[Terms, float]], waiting: int) -> None:
         self.given = given

@@ -15,7 +15,8 @@ from quotas.definitions.entities import BucketKey
 from quotas.limiters.limiter import ALL_BROKERS
 from quotas.sharing.budgets import budget_key
 from quotas.sharing.capacities import LEND_MS, STEPS_AT_ONCE, Capacities
-from quotas.sharing.lease_values import SHORT, Wish, loan_key, rate_key
+from quotas.sharing.lease_values import SHORT, LeaseTerms, LesseeId, Report, Wish, loan_key, rate_key
+from quotas.sharing.lessor import Lessor
 
 RATE = 80e6
 _RAISE_PART = 0.002
@@ -153,9 +154,18 @@ def divided_at_once(every: Mapping[str, One], used: Mapping[str, float]) -> dict
 
 
 class Many:
-    """Many classes of one capacity, whose lessees use all that they are lent after each division."""
+    """Many classes of one capacity, whose lessees use all that they are lent after each division.
+
+    Attributes:
+        lessees: numbers of them.
+        looks: how often a demand, or what is used or met, was asked for; each looks at all lessees.
+        changes: of parts.
+        reads: how often the terms of a class were asked for.
+    """
 
     revision = 1
+    lessees = range(1)
+    looks = changes = reads = 0
 
     def __init__(self, draw: Random, count: int, together: float) -> None:
         self.classes: dict[str, One] = {}
@@ -192,6 +202,7 @@ class Many:
         return Capacity(RATE, cluster=True)
 
     def terms(self, key: str, bucket: BucketKey) -> Terms:
+        self.reads += 1
         return self.terms_of[bucket.client_id or ""]
 
     def names_bucket(self, key: str, bucket: BucketKey) -> bool:
@@ -202,24 +213,27 @@ class Many:
         return []
 
     def demand(self, key: str) -> Wish | None:
+        self.looks += 1
         one = self.classes[key]
         return Wish(one.wanted, one.weight)
 
     def used(self, key: str) -> float:
+        self.looks += 1
         return self.in_use.get(key, 0.0)
 
     def met(self, key: str, rate: float, capacity: float) -> tuple[float, float]:
+        self.looks += 1
         return self.classes[key].met, RATE  # what is beyond the rate is bounded by the demand alone
 
     def resized(self, key: str) -> None:
-        """Nothing is leased here."""
+        self.changes += 1
 
     def tell(self, factors: Mapping[str, float]) -> None:
         """All keys have one lessor."""
 
 
 @pytest.mark.parametrize("together", [0.3, 0.9, 3.0])
-@pytest.mark.parametrize("count", [300, 3000])
+@pytest.mark.parametrize("count", [100, 3000])
 def test_a_division_over_several_calls_is_that_of_one(together: float, count: int) -> None:
     draw = Random(f"{together} {count}")
     many = Many(draw, count, together)
@@ -243,6 +257,28 @@ def test_a_division_over_several_calls_is_that_of_one(together: float, count: in
     assert (calls_max > 1) == (count > 1000)
 
 
+@pytest.mark.parametrize("lessees", [1, 16, 100])
+def test_a_call_is_as_long_with_many_lessees(lessees: int) -> None:
+    """A look at a class is a step, and one more for each 3 lessees; a change is six, and 5 for each 4 lessees."""
+    draw = Random(lessees)
+    many = Many(draw, 3000, 0.3)
+    many.lessees = range(lessees)
+    many.capacities.lend(many, set(many.classes), 0)  # it reads the terms of each, since all are new
+    look, change = 1 + lessees // 3, 6 + 5 * lessees // 4
+    looks = changes = reads = 0
+    for call in range(1, 500):
+        if call == 400:
+            many.revision += 1
+        many.looks = many.changes = many.reads = 0
+        many.capacities.lend(many, set(), call * LEND_MS)
+        steps = many.looks * look + many.changes * change + many.reads * 6
+        assert steps <= STEPS_AT_ONCE + 500, f"call {call}"  # and a slice
+        looks, changes, reads = looks + many.looks, changes + many.changes, reads + many.reads
+    assert (looks >= 3 * 3000, changes >= 1500, reads) == (True, True, 3000)
+    due = many.divided_at_once()
+    assert {key: many.capacities(key) for key in due} == due
+
+
 def test_new_terms_are_used_once_a_division_has_ended() -> None:
     draw = Random(7)
     many = Many(draw, 3000, 0.9)
@@ -258,6 +294,7 @@ def test_new_terms_are_used_once_a_division_has_ended() -> None:
 
 
 def test_a_division_ends_where_definitions_change_all_the_time() -> None:
+    """Also where to read the terms takes several calls."""
     many = Many(Random(7), 3000, 0.9)
     many.capacities.lend(many, set(many.classes), 5 * LEND_MS)
     due = many.divided_at_once()
@@ -277,6 +314,33 @@ def test_a_capacity_of_few_classes_does_not_wait_for_one_of_many() -> None:
     many.capacities.lend(many, set(many.classes) - {few}, 5 * LEND_MS)
     many.capacities.lend(many, {few}, 6 * LEND_MS)
     assert many.capacities(few) == 1
+
+
+def test_the_largest_loan_is_lowered_first_where_many_are() -> None:
+    """Of 9,000 borrowers one has a half of what an owner leaves, and the owner returns."""
+    many = Many(Random(7), 9001, 0.0)
+    owner, *keys, big = many.classes
+
+    def want(own: float) -> None:
+        for key, one in many.classes.items():
+            promise = 0.9 * RATE if key == owner else 100.0
+            one.terms = many.terms_of[many.names[key]] = Terms(promise, RATE, 9000.0 if key == big else 1.0)
+            one.wanted, one.weight, one.met = (own if key == owner else 1.0), 1.0, promise if own else 0.0
+
+    want(0.0)
+    for call in range(100):
+        many.capacities.lend(many, set() if call else set(many.classes), call * LEND_MS)
+    before = {key: many.capacities(key) for key in (big, *keys)}
+    assert before[big] > 0.45
+    many.in_use = dict(before)
+    want(0.9)
+    for call in range(30):
+        many.capacities.lend(many, set() if call else {owner}, (100 + call) * LEND_MS)
+        if many.capacities(big) < 0.1:
+            break
+    assert many.capacities(big) < 0.1
+    # Of the others a call's changes at most are lowered: each is six steps and more.
+    assert sum(many.capacities(key) < before[key] for key in keys) <= STEPS_AT_ONCE / 6
 
 
 @pytest.mark.parametrize("calls", [8, 9, 10, 11])
@@ -303,3 +367,16 @@ def test_loans_in_use_are_at_most_the_capacity_where_one_is_used_again_during_a_
             many.in_use[key] = max(many.in_use[key], many.capacities(key))
         assert sum(many.in_use.values()) <= 1 + 1e-9
     assert many.capacities(big) < 0.5
+
+
+def test_lessor_says_that_a_division_goes_on() -> None:
+    many = Many(Random(7), 1500, 0.9)
+    lessor = Lessor(LeaseTerms(15_000, 1000, 1), 1, many.capacities, 0, 0)
+    wishes = {key: Wish(one.wanted, one.weight) for key, one in many.classes.items()}
+    lessor.report(Report(LesseeId("a", 1), 0, 1, 0, wishes, {}, 1), 0)
+    calls, dividing = 0, True
+    while dividing:
+        list(lessor.grants(LEND_MS))
+        calls, dividing = calls + 1, lessor.dividing
+    # 1,500 classes need some 10 steps each, and many of their loans are raised.
+    assert calls >= 3

@@ -37,6 +37,7 @@ class Proxy:
     """Divides a capacity once, by the objects that the proxy has."""
 
     revision = 1
+    lessees = range(1)
 
     def __init__(self, given: list[tuple[str, Terms]], wanted: list[float]) -> None:
         self.given = dict(given)
