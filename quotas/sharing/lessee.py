@@ -199,7 +199,9 @@ class Lessee:
         if not self.session:
             self._opening, self._opened_cut_off = self._number, self.cut_off(now_ms)
             self._reported = dict(self._wishes)
-            held = self._held() if self.leased(now_ms) else {DEFAULT_KEY: self.share(DEFAULT_KEY, now_ms)}
+            held = (
+                self._held(now_ms) if self.leased(now_ms) else {DEFAULT_KEY: self.share(DEFAULT_KEY, now_ms)}
+            )
             return Report(self.name, 0, self._number, 0, dict(self._wishes), held, self.terms.lessees_max)
         changed: dict[str, Wish | None] = {
             key: wish for key, wish in self._wishes.items() if wish != self._reported.get(key)
@@ -288,9 +290,12 @@ class Lessee:
         share = self._shares.get(key)
         return self._shares[DEFAULT_KEY] if share is None else share
 
-    def _held(self) -> dict[str, float]:
-        """Return the shares that may be in use here or in processes below."""
-        return self._shares | {key: max(share, self._granted(key)) for key, share in self._lowered.items()}
+    def _held(self, now_ms: int) -> dict[str, float]:
+        """Return the shares that may be in use here or in processes below; no loans that have ended."""
+        held = self._shares | {key: max(share, self._granted(key)) for key, share in self._lowered.items()}
+        if now_ms >= self._loans_until_ms:
+            held = {key: share for key, share in held.items() if not is_loan(key)}
+        return held
 
     def _sent_at(self, number: int) -> int | None:
         """Return the time at which the report of this number was sent; None if it is not remembered."""

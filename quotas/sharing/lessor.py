@@ -477,7 +477,7 @@ class Lessor:
             LeaseRefusedError: there are too many lessees.
             SessionLostError: the lessee has to open a new session.
         """
-        lessee = self._opened(report) if not report.session else self._continued(report)
+        lessee = self._opened(report, now_ms) if not report.session else self._continued(report)
         lessee.number = report.number
         lessee.owed = True
         lessee.until_ms = now_ms + self.terms.lease_ms + self.terms.slack_ms
@@ -576,12 +576,13 @@ class Lessor:
         """The largest number of lessees that any process is configured with."""
         return max((lessee.lessees_max for lessee in self._lessees.values()), default=self.terms.lessees_max)
 
-    def _opened(self, report: Report) -> _Lessee:
+    def _opened(self, report: Report, now_ms: int) -> _Lessee:
         """Begin a session with the shares that the lessee holds; grants of its last session that it has not applied
-        are void.
+        are void. Loans that have ended meanwhile are not held: others may have them now.
         """
         name = report.lessee
         lessee = self._lessees.get(name)
+        borrows = self.learning(now_ms) if lessee is None else lessee.loans_until_ms > 0
         if lessee is None:
             if len(self._lessees) >= 2 * self.terms.lessees_max:
                 raise LeaseRefusedError("lessees_max", f"{len(self._lessees)} lessees hold shares already")
@@ -594,6 +595,8 @@ class Lessor:
         lessee.unacknowledged.clear()
         lessee.unheard.clear()
         held = report.held
+        if not borrows:
+            held = {key: share for key, share in held.items() if not is_loan(key)}
         default = held.get(DEFAULT_KEY, self.terms.equal)
         self._default.parts[name], self._nothing.parts[name] = Part(default), Part(0.0)
         told = {key: held[key] for key in held if is_factor(key)}

@@ -72,6 +72,16 @@ def test_grants_for_an_old_report_renew_no_loan() -> None:
     assert one.share(LOAN, 1100 + LOAN_MS) == 0.0
 
 
+@pytest.mark.parametrize(("now_ms", "held"), [(LOAN_MS - 1, 0.5), (LOAN_MS, None)])
+def test_a_loan_that_has_lapsed_is_not_held_when_a_session_is_opened_again(
+    now_ms: int, held: float | None
+) -> None:
+    one = leased({LOAN: 0.5, KEY: 0.75})
+    one.lose()
+    opening = one.report(now_ms)
+    assert (opening.held.get(LOAN), opening.held[KEY]) == (held, 0.75)
+
+
 def test_a_process_with_a_loan_reports_four_times_before_it_lapses() -> None:
     one = leased({LOAN: 0.5})
     one.report(1000)
@@ -135,6 +145,37 @@ def test_loans_of_a_lessee_that_is_not_heard_are_lent_to_others_after_a_second_a
     lowered = dict(holder.grants(until_ms + 100))[b].shares[LOAN]
     assert lowered == pytest.approx((1 - 2 * own) / 2, rel=0.001)
     assert holder.used(LOAN) <= 1
+
+
+@pytest.mark.parametrize("delay_ms", [0, 200])
+def test_a_session_that_is_opened_again_revives_no_loan_that_others_have(delay_ms: int) -> None:
+    definitions = stated()
+    holder = Lessor(TERMS, 1, Capacities(lambda: definitions), 0, 0)
+    a, b = LesseeId("a", 1), LesseeId("b", 1)
+    holder.report(report(a, 0, 1, 0, {LOAN: WAITS}), 0)
+    granted = dict(holder.grants(0))[a].shares[LOAN]
+    assert granted and granted > 0.9
+    holder.report(report(b, 0, 1, 0, {LOAN: WAITS}), 100)
+    until_ms = LOAN_MS + TERMS.slack_ms
+    holder.report(report(b, 2, 2, 1, {}), until_ms)
+    lent = dict(holder.grants(until_ms))[b].shares[LOAN]
+    # `a` has sent this before its loan ended; it comes when `b` has it.
+    opening = Report(a, 0, 2, 0, {LOAN: WAITS}, {DEFAULT_KEY: TERMS.least, LOAN: granted}, 4)
+    holder.report(opening, until_ms + delay_ms)
+    assert not dict(holder.grants(until_ms + delay_ms))[a].shares[LOAN]
+    assert holder.used(LOAN) == pytest.approx(lent)
+
+
+def test_a_session_that_is_opened_again_keeps_a_loan_that_has_not_ended() -> None:
+    definitions = stated()
+    holder = Lessor(TERMS, 1, Capacities(lambda: definitions), 0, 0)
+    a = LesseeId("a", 1)
+    holder.report(report(a, 0, 1, 0, {LOAN: WAITS}), 0)
+    granted = dict(holder.grants(0))[a].shares[LOAN]
+    assert granted
+    now_ms = LOAN_MS + TERMS.slack_ms - 1
+    holder.report(Report(a, 0, 2, 0, {LOAN: WAITS}, {DEFAULT_KEY: TERMS.least, LOAN: granted}, 4), now_ms)
+    assert dict(holder.grants(now_ms))[a].shares[LOAN] == pytest.approx(granted)
 
 
 _NOTHING = Grants(1, 1, 1, 1, 1, {}, False, 4)
