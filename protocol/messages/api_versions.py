@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
-from protocol.api import API_VERSIONS, MAX_VERSION, flexible
+from protocol.api import API_VERSIONS, FETCH, MAX_VERSION, flexible
 from protocol.errors import WireError
 from protocol.header import response_body_start, skip_header_tags
 from protocol.primitives import (
@@ -35,6 +35,7 @@ REBOOTSTRAP_REQUIRED: Final = 129
 
 _INT32 = Struct(">i")
 _KEY = Struct(">hhh")
+_RECENT_FETCH: Final = 12
 # Correlation id, error code, an array of one key: its oldest and newest versions.
 _REFUSED = Struct(">ihihhh")
 # What brokers accept as a name or version (KIP-511), and a bound on their length.
@@ -135,7 +136,8 @@ def rewrite(
         offered: by API key, a newest version that Sluice offers even if the broker does not support it.
         newest_offered: by API key, the newest version to offer although broker and Sluice support later ones.
         own: by API key, the newest version of the APIs to which Sluice responds itself: they are added, from version 0
-            on, if the broker has none of these versions.
+            on, if the broker has none of these versions. Not before a broker without Fetch 12 (Kafka 2.7): some clients
+            take which of these APIs there are for its release, and then send what it does not know.
     """
     end = len(frame)
     pos = response_body_start(frame, 0, end, API_VERSIONS, version)
@@ -145,17 +147,20 @@ def rewrite(
     keys, pos = count(frame, keys_pos, end, compact)
     entries: list[bytes] = []
     missing = {} if error else dict(own)
+    is_recent = False
     for _ in range(keys):
         tags_pos = skip(pos, _KEY.size, end)
         api_key, oldest, newest = _KEY.unpack_from(frame, pos)
         pos = skip_tags(frame, tags_pos, end) if compact else tags_pos
         newest = min(newest, MAX_VERSION.get(api_key, -1), newest_offered.get(api_key, newest))
+        is_recent |= api_key == FETCH and newest >= _RECENT_FETCH
         if api_key in offered:
             newest = max(newest, offered[api_key])
         if oldest <= newest:
             missing.pop(api_key, None)
             entries.append(_KEY.pack(api_key, oldest, newest) + frame[tags_pos:pos])
     tags = b"\0" if compact else b""
-    entries += [_KEY.pack(api_key, 0, newest) + tags for api_key, newest in missing.items()]
+    if is_recent:
+        entries += [_KEY.pack(api_key, 0, newest) + tags for api_key, newest in missing.items()]
     body = frame[4:keys_pos] + count_bytes(len(entries), compact) + b"".join(entries) + frame[pos:]
     return _INT32.pack(len(body)) + body

@@ -486,6 +486,7 @@ class ChannelState:
 
     Attributes:
         mute_until_ms: no further request is handled before this time (KIP-219); past, or 0, when not muted.
+        telemetry_from_ms: no PushTelemetry is read before this time, of any client id.
         muting: the throttle of the present or last mute; None before the first.
         mute_limits: the bounds of every mute and hold.
         intake: whether requests are taken; `enter` changes it.
@@ -539,6 +540,7 @@ class ChannelState:
     intake: Intake = Intake.OPEN
     in_flight_max: int = IN_FLIGHT_MAX
     mute_until_ms: int = 0
+    telemetry_from_ms: int = 0
     muting: Muting | None = None
     _muted_at: float | None = None  # its limit at that time
     _limit_version: object = None  # of the engine, at that time

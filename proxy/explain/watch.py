@@ -463,7 +463,7 @@ class Watch:
             return
         if condition.quota is not None:
             client.taken.count(condition.quota, now_ms)
-        if condition.telemetry is not None:
+        if condition.telemetry is not None and client.client_id != OTHER:
             client.pushed(condition.telemetry)
         held_ms, meter.held_ms = condition.held_ms - meter.held_ms, condition.held_ms
         muted_ms, meter.muted_ms = condition.muted_ms - meter.muted_ms, condition.muted_ms

@@ -442,12 +442,11 @@ def _pushed(compression: int) -> Callable[[int], Talk]:
 
     def make(size: int) -> Talk:
         noise = Random(1).randbytes(min(size, TELEMETRY_BYTES_MAX) - 2 * KIB)
-        empty = (
-            b"\x92\x80\x80\x80\0" + b"\x80\x80\x80\x80\0"
-        )  # a metric, its tag and length as long as may be
-        many = pushes.gauge(pushes.PRODUCE_AVG, 1.0) + empty * STEPS_MAX
+        # An empty gauge is a field, its length, and a message that is begun.
+        name = pushes.field(1, pushes.PRODUCE_AVG.encode())
+        many = pushes.field(2, name + pushes.field(5, b"") * STEPS_MAX)
         front = pushes.field(1, pushes.field(2, many)) + pushes.field(9, noise)
-        metrics = front + pushes.field(9, bytes(METRICS_BYTES_MAX - len(front) - 4))
+        metrics = front + pushes.field(9, (b"e." * METRICS_BYTES_MAX)[: METRICS_BYTES_MAX - len(front) - 4])
         body = pushes.push_body(pushes.compressed(metrics, compression), compression)
         asked = [request(api.PUSH_TELEMETRY, 0, body, client_id=name) for name in "abc"]
         return Talk(_channel(), [], "client", b"".join(asked))

@@ -2,7 +2,7 @@
 
 Behavior: the request and its response are forwarded byte for byte. What the client says of its throttle times is kept
 with its identity, for operators: it decides nothing, since a client may make it up. Reading a push takes up to a few
-milliseconds of the loop, so few are read: one in PUSH_EVERY_MS of a client id on a connection, PUSHES_PER_SECOND of all
+milliseconds of the loop, so few are read: one in PUSH_EVERY_MS on a connection, PUSHES_PER_SECOND of all
 connections of the process (PUSHES_AT_ONCE in one go), and none of more than TELEMETRY_BYTES_MAX. All others pass unread
 and at once; a push that cannot be read passes too. `Stats.telemetry_pushes` counts each, by what was read of it.
 Ignored: all other metrics, and GetTelemetrySubscriptions.
@@ -22,7 +22,7 @@ from proxy.channel.direction import Buffer, ChannelDirection, ChannelState, Iden
 
 PUSH_EVERY_MS: Final = 10_000  # brokers ask for one in 5 minutes by default
 PUSHES_PER_SECOND: Final = 10
-PUSHES_AT_ONCE: Final = 3
+PUSHES_AT_ONCE: Final = 2
 _PUSH_MS: Final = 1000 // PUSHES_PER_SECOND
 
 
@@ -49,8 +49,7 @@ def _unread(state: ChannelState, length: int, version: int, now_ms: int) -> str:
         return "version"
     if length > TELEMETRY_BYTES_MAX:
         return "large"
-    last = _identity(state).telemetry
-    if last is not None and now_ms - last.at_ms < PUSH_EVERY_MS:
+    if now_ms < state.telemetry_from_ms:
         return "often"
     return "often" if state.stats.telemetry_paid_ms - now_ms > (PUSHES_AT_ONCE - 1) * _PUSH_MS else ""
 
@@ -58,8 +57,8 @@ def _unread(state: ChannelState, length: int, version: int, now_ms: int) -> str:
 def _read(state: ChannelState, buf: Buffer, body: int, frame_end: int, now_ms: int) -> str:
     """Read the throttle times of a push; returns what came of it, the label of a counter."""
     identity, stats = _identity(state), state.stats
+    state.telemetry_from_ms = now_ms + PUSH_EVERY_MS
     stats.telemetry_paid_ms = max(stats.telemetry_paid_ms, now_ms) + _PUSH_MS
-    identity.telemetry = Telemetry(now_ms, {})
     try:
         found = throttle_times(buf, body, frame_end)
     except UnreadableCompressionError:

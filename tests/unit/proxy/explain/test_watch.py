@@ -181,11 +181,13 @@ def test_connections_that_are_gone_are_forgotten_and_their_clients_later() -> No
 def test_clients_beyond_the_most_share_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CLIENTS_MAX", 2)
     found = Watch()
+    telemetry = Telemetry(900, {"produce": ThrottleTimes(1.0, None)})
     for name in "abcd":
-        visit(found, condition(AT_BROKER, quota=quota(name)), 1000, name)
+        visit(found, condition(AT_BROKER, quota=quota(name), telemetry=telemetry), 1000, name)
     other = module.OTHER, module.OTHER
     assert set(found.clients) == {("", "a"), ("", "b"), other}
     assert found.clients[other].windows.sums(MINUTE, 1000) == only(broker=200)
+    assert found.clients["", "a"].telemetry and not found.clients[other].telemetry  # it would be another one's words
 
 
 def test_responses_that_are_not_read_are_told_from_requests_that_arrive_slowly() -> None:

@@ -127,9 +127,11 @@ def test_api_versions_of_a_version_the_broker_does_not_know_stay_version_0() -> 
 @pytest.mark.parametrize(
     ("has", "error_code", "added"),
     [
-        ({3: (0, 4)}, 0, {48: (0, 1), 49: (0, 1)}),
-        ({49: (0, 0), 3: (0, 4)}, 0, {48: (0, 1)}),
-        ({48: (2, 3), 49: (0, 1)}, 0, {48: (0, 1)}),  # no version that Sluice knows
+        ({1: (4, 12), 3: (0, 4)}, 0, {48: (0, 1), 49: (0, 1)}),
+        ({1: (0, 11), 3: (0, 4)}, 0, {}),  # Kafka 2.6, which some clients know by these APIs
+        ({3: (0, 4)}, 0, {}),
+        ({49: (0, 0), 1: (4, 18)}, 0, {48: (0, 1)}),
+        ({48: (2, 3), 49: (0, 1), 1: (4, 18)}, 0, {48: (0, 1)}),  # no version that Sluice knows
         ({48: (0, 1), 49: (0, 1)}, 0, {}),
         ({18: (0, 4)}, 42, {}),  # a refused request
     ],

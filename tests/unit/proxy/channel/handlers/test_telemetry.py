@@ -6,6 +6,7 @@ from protocol.api import PUSH_TELEMETRY
 from protocol.messages.telemetry import METRICS_BYTES_MAX, TELEMETRY_BYTES_MAX, ThrottleTimes
 from proxy.channel import Telemetry
 from proxy.channel.handlers.telemetry import PUSH_EVERY_MS
+from proxy.system.stats import Stats
 from tests.support.frames import request, some_response
 from tests.support.playbook import More, Pass, Passthrough, Playbook, playbook
 from tests.support.pushes import (
@@ -89,21 +90,39 @@ def test_connection_is_read_every_ten_seconds_also_if_it_could_not_be_read() -> 
     assert said(talk) == Telemetry(PUSH_EVERY_MS, TIMES)
 
 
-def test_process_reads_ten_a_second_and_three_at_once() -> None:
-    """Of client ids in turn, as of connections in turn."""
+def test_process_reads_ten_a_second_and_two_at_once() -> None:
+    stats = Stats()
+    for now_ms, read in [
+        (0, 2),
+        (99, 2),
+        (100, 3),
+        (199, 3),
+        (200, 4),
+        (5_000, 6),
+        (5_100, 7),
+        (5_199, 7),
+        (5_200, 8),
+    ]:
+        for _ in range(4 if now_ms in (0, 5_000) else 1):
+            talk = playbook()
+            talk.channel.stats = stats
+            talk.asks(now_ms, PUSH)
+        assert stats.telemetry_pushes["read"] == read, now_ms
+    assert stats.telemetry_pushes == {"read": 8, "often": 2 * 4 + 7 - 8}
+
+
+def test_connection_is_read_as_often_whatever_its_client_ids_are() -> None:
+    """More of them than a connection's identities that are kept."""
     talk = playbook()
-    pushes = iter([push(gauge(PRODUCE_AVG, 1.0), client_id=f"c{number}") for number in range(30)])
-    for now_ms, read in [(0, 3), (99, 3), (100, 4), (199, 4), (200, 5), (5_000, 8), (5_299, 10), (5_300, 11)]:
-        for _ in range(4 if now_ms in (0, 5_000, 5_299) else 1):
-            talk.asks(now_ms, next(pushes))
-        assert talk.stats.telemetry_pushes["read"] == read, now_ms
-    assert sum(talk.stats.telemetry_pushes.values()) == 3 * 4 + 5
+    for number in range(50):
+        talk.asks(number * 100, push(gauge(PRODUCE_AVG, 1.0), client_id=f"c{number}"))
+    assert talk.stats.telemetry_pushes == {"read": 1, "often": 49}
 
 
 def test_times_belong_to_the_client_id_that_has_pushed_them() -> None:
     talk = playbook()
     talk.asks(0, PUSH)
-    talk.asks(1, push(gauge(PRODUCE_AVG, 1.0), client_id="b"))
-    assert said(talk) == Telemetry(1, {"produce": ThrottleTimes(1.0, None)})
-    talk.asks(2, request(2, 7, size=60))  # of "a" again
+    talk.asks(PUSH_EVERY_MS, push(gauge(PRODUCE_AVG, 1.0), client_id="b"))
+    assert said(talk) == Telemetry(PUSH_EVERY_MS, {"produce": ThrottleTimes(1.0, None)})
+    talk.asks(PUSH_EVERY_MS + 1, request(2, 7, size=60))  # of "a" again
     assert said(talk) == Telemetry(0, TIMES)
