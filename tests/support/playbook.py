@@ -115,12 +115,14 @@ def channel_machine(
     options: EngineOptions | None = None,
     sessions: SessionTable | None = None,
     tap: Tap | None = None,
+    stats: Stats | None = None,
     **told: Any,
 ) -> Channel:
     """One channel with a real engine; kip13 and enforcing unless told otherwise.
 
     Args:
         tap: the destination of captured requests.
+        stats: the counters of its process, where it is not the only channel.
         told: further fields of its `ChannelSettings`.
     """
     if engine is None:
@@ -128,7 +130,9 @@ def channel_machine(
         engine = Engine(options or EngineOptions(), Definitions(static=quotas))
     told.setdefault("frame_bytes_max", FRAME_BYTES_MAX)
     settings = ChannelSettings(broker=broker, address_map=gateway_address if gateway else None, **told)
-    return Channel(settings, engine, SessionTable(100) if sessions is None else sessions, Stats(), tap)
+    return Channel(
+        settings, engine, SessionTable(100) if sessions is None else sessions, stats or Stats(), tap
+    )
 
 
 def engine_of(channel: Machine) -> Engine:

@@ -104,9 +104,7 @@ def test_process_reads_ten_a_second_and_two_at_once() -> None:
         (5_200, 8),
     ]:
         for _ in range(4 if now_ms in (0, 5_000) else 1):
-            talk = playbook()
-            talk.channel.stats = stats
-            talk.asks(now_ms, PUSH)
+            playbook(stats=stats).asks(now_ms, PUSH)
         assert stats.telemetry_pushes["read"] == read, now_ms
     assert stats.telemetry_pushes == {"read": 8, "often": 2 * 4 + 7 - 8}
 
