@@ -210,7 +210,8 @@ def write(message: Message) -> bytes:
     """Encode a message in MessagePack, without its frame."""
     if isinstance(message, Report):
         return _ENCODER.encode(_Report(*message))
-    return _ENCODER.encode(_Grants(*message) if isinstance(message, Grants) else message)
+    # Between members loans are valid for LOAN_MS: `Grants.loans_ms`, the last field, is for workers.
+    return _ENCODER.encode(_Grants(*message[:-1]) if isinstance(message, Grants) else message)
 
 
 def read(message: bytes) -> Message:

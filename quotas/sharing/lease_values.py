@@ -203,6 +203,7 @@ class Grants(NamedTuple):
         shares: the shares that have changed; None: the key has no share of its own any more. Also factors; None: 1.
         complete: whether these are the first grants of a session: keys without a share in them have none of their own.
         lessees_max: the largest `lessees_max` that any process is configured with.
+        loans_ms: for how long loans are valid from then on. Less than LOAN_MS only from a member to its workers.
     """
 
     run: int
@@ -213,3 +214,4 @@ class Grants(NamedTuple):
     shares: Mapping[str, float | None]
     complete: bool
     lessees_max: int
+    loans_ms: int = LOAN_MS

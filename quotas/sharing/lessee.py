@@ -156,6 +156,10 @@ class Lessee:
         sent_ms = self._sent_at(self._opening) if self._opening else None
         return (now_ms if sent_ms is None or now_ms >= sent_ms + lease_ms else sent_ms) + lease_ms
 
+    def lends_loans_ms(self, now_ms: int) -> int:
+        """Return for how many ms processes below may use what this one lends on of its loans: until its own end."""
+        return min(LOAN_MS, max(0, self._loans_until_ms - now_ms))
+
     def share(self, key: str, now_ms: int) -> float:
         """Return the share (0 to 1) of the quota, or for a loan key of the capacity, that may be used now."""
         if is_loan(key):
@@ -237,7 +241,8 @@ class Lessee:
         if grants.shares:
             self._changed_with = grants.version
         self._until_ms = max(self._until_ms, sent_ms + grants.lease_ms)
-        self._loans_until_ms = sent_ms + LOAN_MS if now_ms < sent_ms + LOAN_MS else -1
+        loans_until_ms = sent_ms + grants.loans_ms
+        self._loans_until_ms = loans_until_ms if now_ms < loans_until_ms else -1
         self._lessees_max = max(grants.lessees_max, self.terms.lessees_max)
         self._due_ms = min(self._due_ms, sent_ms + self.terms.period_ms)
         return True

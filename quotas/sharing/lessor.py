@@ -532,11 +532,14 @@ class Lessor:
         """Whether all lessees together may be using at most this share of the quota with this key."""
         return self.used(key) <= capacity * (1 + 1e-9)
 
-    def grants(self, now_ms: int, lease_ms: int | None = None) -> Iterator[tuple[LesseeId, Grants]]:
+    def grants(
+        self, now_ms: int, lease_ms: int | None = None, loans_ms: int = LOAN_MS
+    ) -> Iterator[tuple[LesseeId, Grants]]:
         """Yield the grants to send now, each with its lessee: in response to a report, or with changed shares.
 
         Args:
             lease_ms: the length of the leases, if it is shorter than the terms'.
+            loans_ms: for how long loans are valid.
         """
         self.expire(now_ms)
         self._learn(now_ms)
@@ -568,6 +571,7 @@ class Lessor:
                     changes,
                     complete,
                     most,
+                    loans_ms,
                 ),
             )
 

@@ -1,8 +1,8 @@
 """A member of a fleet: leases shares from the holder, and leases them on to its workers.
 
 What the workers may be using together is at most the member's share. A lowered share is acknowledged to the holder
-when each worker has acknowledged its part or is past its own lease; and a worker's lease ends no later than its
-member's. Without workers, a process uses its `Lessee` directly.
+when each worker has acknowledged its part or is past its own lease; and a worker's lease and its loans end no later
+than its member's. Without workers, a process uses its `Lessee` directly.
 """
 
 from collections.abc import Collection, Iterator
@@ -46,7 +46,9 @@ class Member:
     def grants(self, now_ms: int) -> Iterator[tuple[LesseeId, Grants]]:
         """Yield the grants to send to the workers now."""
         self._step(now_ms)
-        yield from self.workers.grants(now_ms, self.lessee.lends_until_ms(now_ms) - now_ms)
+        lessee = self.lessee
+        lease_ms = lessee.lends_until_ms(now_ms) - now_ms
+        yield from self.workers.grants(now_ms, lease_ms, lessee.lends_loans_ms(now_ms))
 
     def _step(self, now_ms: int) -> None:
         self._now_ms = now_ms

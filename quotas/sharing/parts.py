@@ -158,6 +158,10 @@ class Parts:
         """
         return min(lessee.lends_until_ms(now_ms) for lessee in self.lessees)
 
+    def lends_loans_ms(self, now_ms: int) -> int:
+        """Return for how many ms processes below may use loans: until those of any part end (`Lessee`)."""
+        return min((one.lends_loans_ms(now_ms) for one in self.lessees if one.loans), default=0)
+
     def has(self, key: str) -> bool:
         """Whether a share of this key was granted, and not only the default share."""
         return self.lessees[part_of(key, len(self.lessees))].has(key)

@@ -213,6 +213,10 @@ def test_a_member_lends_on_what_it_has_borrowed_and_takes_it_back_when_it_is_not
     worker.wish({LOAN: WAITS})
     exchange(0)
     assert worker.share(LOAN, 0) == pytest.approx(0.5)
+    exchange(LOAN_MS - 100)
+    assert worker.share(LOAN, LOAN_MS - 1) == pytest.approx(0.5)
+    # With the member's loan, also if nothing more comes from it: the worker's report was of 900 ms.
+    assert worker.share(LOAN, LOAN_MS) == 0.0
     exchange(LOAN_MS)
     assert worker.share(LOAN, LOAN_MS) == 0.0
 
