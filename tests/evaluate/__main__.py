@@ -1,7 +1,7 @@
 """`make evaluate`: recordings whose truth is known, and measured series, through `sluice-offline evaluate`.
 
 Writes the tables and the picture of docs/advice.md, losses included, and leaves the whole page in build/evaluate. It
-takes ten minutes with three seeds; `ARGS="--seeds 11 --keep"` takes less, and leaves the documents as they are.
+takes 20 minutes with three seeds; `ARGS="--seeds 11 --keep"` takes less, and leaves the documents as they are.
 
 All clients of a recording are scaled alike, so that a stated capacity is just too small for them: those that behave ask
 for more in one second of a hundred. Quotas of one number do not depend on the scale; rates, ceilings and weights are
