@@ -28,7 +28,7 @@ from quotas.sharing.lease_values import SHORT, Wish
 
 # What a class uses is measured at least so far apart, and averaged over about the second time.
 USE_MS: Final = 100
-_MEAN_MS: Final = 500
+_MEAN_MS: Final = 300
 # So many throttles are added up in a measurement for each ms between two: some 1 % of the time.
 _THROTTLES_A_MS: Final = 50
 # What is unused is added up over one to two of these. A class that has this part of it unused has enough.
