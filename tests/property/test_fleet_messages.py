@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.fleet import messages as codec
 from proxy.fleet.messages import Frames, Message, MessageError
-from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LesseeId, Report, Wish
+from quotas.sharing.lease_values import DEFAULT_KEY, LOAN_MS, Grants, LesseeId, Report, Wish
 
 U64 = st.integers(0, 2**64 - 1)
 COUNTED = st.integers(1, 2**64 - 1)
@@ -45,6 +45,7 @@ GRANTS = st.builds(
     ),
     st.booleans(),
     LESSEES_MAX,
+    loans_ms=st.just(LOAN_MS),  # of members, and no field of the message
 )
 TEXT = st.text(st.characters(codec="ascii"), max_size=32)
 MEMBERS = st.lists(
