@@ -16,7 +16,7 @@ import csv
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -119,58 +119,35 @@ def _publish(found: Evaluation) -> None:
 
 
 def _recommenders(found: Evaluation) -> str:
-    rows = [
-        (
-            row["recommender"],
-            "day" if row["horizon"] == 1 else "week",
-            *(between(row, *measure) for measure in _MEASURES),
-            f"{100 * row['caught']:.0f}",
-            f"{100 * row['passed']:.0f}",
-            f"{100 * row['spared']:.0f}",
-        )
-        for horizon in found.horizons
-        for row in found.of(found.summary, recording="all", horizon=horizon)
-    ]
-    heads = (
-        "",
-        "scored on the next",
-        "slack, %",
-        "waited, %",
-        "hurt, %",
-        "regret",
-        "hogs held back, %",
-        "passed of theirs, %",
-        "neighbours spared, %",
-    )
-    return _table(heads, rows)
+    return _summary(found, found.summary, _MEASURES, ("slack, %", "waited, %", "hurt, %", "regret"))
 
 
 def _terms(found: Evaluation) -> str:
+    heads = ("waited, %", "hurt, %", "kept, %", "carried, %", "regret, %")
+    return _summary(found, found.terms_summary, _TERMS_MEASURES, heads)
+
+
+def _summary(
+    found: Evaluation,
+    summary: Sequence[Mapping[str, Any]],
+    measures: Sequence[tuple[Any, ...]],
+    heads: Sequence[str],
+) -> str:
+    """Return the measures of all recordings together, and what became of hogs."""
     rows = [
         (
             row["recommender"],
             "day" if row["horizon"] == 1 else "week",
-            *(between(row, *measure) for measure in _TERMS_MEASURES),
+            *(between(row, *measure) for measure in measures),
             f"{100 * row['caught']:.0f}",
             f"{100 * row['passed']:.0f}",
             f"{100 * row['spared']:.0f}",
         )
         for horizon in found.horizons
-        for row in found.of(found.terms_summary, recording="all", horizon=horizon)
+        for row in found.of(summary, recording="all", horizon=horizon)
     ]
-    heads = (
-        "",
-        "scored on the next",
-        "waited, %",
-        "hurt, %",
-        "kept, %",
-        "carried, %",
-        "regret, %",
-        "hogs held back, %",
-        "passed of theirs, %",
-        "neighbours spared, %",
-    )
-    return _table(heads, rows)
+    of_hogs = ("hogs held back, %", "passed of theirs, %", "neighbours spared, %")
+    return _table(("", "scored on the next", *heads, *of_hogs), rows)
 
 
 def _terms_by_family(found: Evaluation) -> str:
