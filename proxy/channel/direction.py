@@ -403,7 +403,7 @@ class Telemetry(NamedTuple):
     """What a client's last PushTelemetry that was read says of its throttle times (KIP-714).
 
     Args:
-        times: by kind of request; empty if it says nothing of them, or could not be read.
+        times: by kind of request; empty if it says nothing of them.
     """
 
     at_ms: int
