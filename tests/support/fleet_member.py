@@ -4,7 +4,8 @@
 
 With several parts it wants several quotas, which are keys of different parts.
 
-A line of JSON each 100 ms: `proxy.fleet.fleet.Fleet.state`, and `at`, the milliseconds of the clock of leases.
+A line of JSON each 100 ms: `proxy.fleet.fleet.Fleet.state` with the shares of all that it wants, and `at`, the
+milliseconds of the clock of leases.
 SIGTERM has it leave the fleet.
 """
 
@@ -79,7 +80,8 @@ async def main(name: str, port: str, bootstrap: str, group: str, secret: str, pa
     running = asyncio.create_task(fleet.run())
     while not running.done() and not ends.is_set():
         at_ms = now_ms()
-        line = {**fleet.state(), "at": at_ms, "share": lessee.share(KEY, at_ms)}
+        shares = {key: lessee.share(key, at_ms) for key in keys}
+        line = {**fleet.state(), "at": at_ms, "shares": shares}
         print(json.dumps(line), flush=True)
         await asyncio.sleep(_SECONDS)
     if ends.is_set():
