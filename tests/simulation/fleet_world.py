@@ -198,10 +198,18 @@ class World(Clock):
             wishes[key] = Wish(wanted, weight)
 
     def move_holder(self, seat: Seat | None = None) -> None:
-        """Have Kafka choose another holder, of the first part by default; the one before does not know it yet."""
+        """Have Kafka choose another holder, of the first part by default; the one before does not know it yet.
+
+        While there is no member to choose, it chooses the next one.
+        """
         seat = seat or self.seats[0]
-        seat.generation += 1
         homes = [member for member in self.members if member.alive]
+        if not homes and self.all_members:
+            before = seat.holder
+            again_ms = self.now_ms + TICK_MS
+            self.at(again_ms, lambda: self.move_holder(seat) if seat.holder is before else None)
+            return
+        seat.generation += 1
         home = self.random.choice(homes) if homes else None
         seat.holder = holder = Holder(self, seat, home)
         self.at(self.now_ms, lambda: holder.run(holder.tick))
@@ -219,13 +227,13 @@ class World(Clock):
             member.leave(holds_on=holds) if in_order else member.kill()
         self.members.clear()
         begins_ms = self.now_ms + 3 * TICK_MS
+        self.at(begins_ms, lambda: self.start(count))
         for seat in self.seats:
             if in_order:
                 self.at(self.now_ms + 2 * TICK_MS, seat.holder.resign)
             else:
                 seat.holder.alive = False
             self.at(begins_ms, partial(self.move_holder, seat))
-        self.at(begins_ms, lambda: self.start(count))
 
     def chaos(self) -> None:
         """Let things go wrong, and demands change."""
