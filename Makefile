@@ -293,7 +293,7 @@ capacity: jars ## A capacity that clients share, on real brokers, with faults, a
 	@$(BIN)/python -m tests.bench.capacity $(ARGS)
 
 .PHONY: simulate
-simulate: setup ## Fleets that share budgets, with faults, in virtual time: 100,000 seeds, two hours; writes docs/benchmarks.md
+simulate: setup ## Fleets that share budgets, with faults, in virtual time: 100,000 seeds, four hours; writes docs/benchmarks.md
 	@$(BIN)/python -m tests.simulation $(ARGS)
 
 .PHONY: tune-demo
