@@ -128,7 +128,7 @@ test-compiled: compiled-rules compiled-sockets ## Unit and property tests, and t
 # So do those of the backtest, which the engine judges, and whose first call compiles for 40 s in every process.
 INTERPRETED := $(patsubst %,--ignore-glob=tests/%, unit/quotas/definitions unit/quotas/reassignment \
   $(patsubst %,property/test_%, protocol_*.py kafka_client.py sasl_tokens.py quotas_definitions.py quotas_records.py \
-  quotas_reassignment.py packet_captures.py drift.py fluid.py runs.py backtest.py quotas_observed.py))
+  quotas_reassignment.py packet_captures.py drift.py fluid.py runs.py backtest.py))
 
 .PHONY: compiled-rules
 compiled-rules: compiled
