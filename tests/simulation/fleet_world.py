@@ -141,11 +141,15 @@ class World(Clock):
 
     def expel(self, holder: Holder) -> None:
         """Have Kafka remove a holder, and the others join again."""
-        seat = holder.seat
-        if seat.holder is holder and not holder.expelled:
+        if holder.seat.holder is holder and not holder.expelled:
             holder.expelled = True
             joined_ms = self.now_ms + self.random.randint(0, _JOIN_MS_MAX)
-            self.at(joined_ms, lambda: self.move_holder(seat) if seat.holder is holder else None)
+            self.at(joined_ms, partial(self.replace, holder))
+
+    def replace(self, holder: Holder) -> None:
+        """Have Kafka choose another holder in place of this one, unless it has."""
+        if holder.seat.holder is holder:
+            self.move_holder(holder.seat)
 
     def number(self) -> int:
         """Return another number each time."""
@@ -205,9 +209,7 @@ class World(Clock):
         seat = seat or self.seats[0]
         homes = [member for member in self.members if member.alive]
         if not homes and self.all_members:
-            before = seat.holder
-            again_ms = self.now_ms + TICK_MS
-            self.at(again_ms, lambda: self.move_holder(seat) if seat.holder is before else None)
+            self.at(self.now_ms + TICK_MS, partial(self.replace, seat.holder))
             return
         seat.generation += 1
         home = self.random.choice(homes) if homes else None
